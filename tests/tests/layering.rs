@@ -29,7 +29,11 @@ const CRATES: &[Row] = &[
 const FOREIGN: &[Foreign] = &[
     Foreign { prefix: "wasmtime", only: &["dsh-wasm"], reason: "only dsh-wasm knows wasmtime" },
     Foreign { prefix: "wasmparser", only: &["dsh-wasm"], reason: "only dsh-wasm knows components" },
-    Foreign { prefix: "wit-parser", only: &["dsh-wasm", "dsh-tests"], reason: "only dsh-wasm and the tests of `wit/` know WIT" },
+    Foreign {
+        prefix: "wit-parser",
+        only: &["dsh-wasm", "dsh-tests"],
+        reason: "only dsh-wasm and the tests of `wit/` know WIT",
+    },
     Foreign { prefix: "reqwest", only: &["dsh-services"], reason: "only model adapters know HTTP" },
     Foreign { prefix: "eventsource-stream", only: &["dsh-services"], reason: "only model adapters know HTTP" },
     Foreign { prefix: "hyper", only: &["dsh-tests"], reason: "only model adapters know HTTP, and the tests' server" },
@@ -40,8 +44,16 @@ const FOREIGN: &[Foreign] = &[
 /// Words that only some sources of the native crates may hold, outside of their tests.
 const WORDS: &[Word] = &[
     Word { word: "reqwest", below: &["dsh-services/src/models"], reason: "only model adapters know HTTP" },
-    Word { word: "std::env", below: &["dsh-host/src", "dsh-testkit/src"], reason: "only dsh-host knows arguments and environment" },
-    Word { word: "env::var", below: &["dsh-host/src", "dsh-testkit/src"], reason: "only dsh-host knows the environment" },
+    Word {
+        word: "std::env",
+        below: &["dsh-host/src", "dsh-testkit/src"],
+        reason: "only dsh-host knows arguments and environment",
+    },
+    Word {
+        word: "env::var",
+        below: &["dsh-host/src", "dsh-testkit/src"],
+        reason: "only dsh-host knows the environment",
+    },
     Word { word: "println!", below: &["dsh-host/src"], reason: "only dsh-host knows the terminal" },
     Word { word: "eprintln!", below: &["dsh-host/src"], reason: "only dsh-host knows the terminal" },
     Word { word: "io::stdout", below: &["dsh-host/src"], reason: "only dsh-host knows the terminal" },
@@ -184,9 +196,8 @@ fn is_below(name: &str, places: &[&str]) -> bool {
 
 /// Whether `word` stands in `line` and does not go on to the left, so that `eprintln!` is not `println!`.
 fn holds_word(line: &str, word: &str) -> bool {
-    line.match_indices(word).any(|(at, _)| {
-        !line[..at].chars().next_back().is_some_and(|before| before.is_alphanumeric() || before == '_')
-    })
+    line.match_indices(word)
+        .any(|(at, _)| !line[..at].chars().next_back().is_some_and(|before| before.is_alphanumeric() || before == '_'))
 }
 
 #[test]
@@ -198,7 +209,8 @@ fn crates_import_only_what_the_tables_allow() {
 #[test]
 fn every_crate_of_the_table_exists() {
     let edges = workspace_edges();
-    let missing: Vec<_> = CRATES.iter().filter(|row| !edges.iter().any(|edge| edge.from == row.name)).map(|row| row.name).collect();
+    let missing: Vec<_> =
+        CRATES.iter().filter(|row| !edges.iter().any(|edge| edge.from == row.name)).map(|row| row.name).collect();
     assert!(missing.is_empty(), "no such crate in the workspace: {missing:?}");
 }
 

@@ -9,7 +9,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
-use wit_parser::{Docs, Function, FunctionKind, Handle, Interface, Resolve, Type, TypeDef, TypeDefKind, TypeId, World, WorldItem};
+use wit_parser::{
+    Docs, Function, FunctionKind, Handle, Interface, Resolve, Type, TypeDef, TypeDefKind, TypeId, World, WorldItem,
+};
 
 /// Every released version and the SHA-256 of its `SHA256SUMS`. A new one is made by `cargo xtask freeze VERSION`, which prints its line.
 const RELEASED: &[(&str, &str)] = &[];
@@ -109,7 +111,8 @@ fn add_world(found: &mut Items, resolve: &Resolve, path: &str, world: &World) {
 fn function_shape(resolve: &Resolve, function: &Function) -> String {
     let params: Vec<_> =
         function.params.iter().map(|param| format!("{}: {}", param.name, type_shape(resolve, &param.ty))).collect();
-    let result = function.result.as_ref().map_or(String::new(), |result| format!(" -> {}", type_shape(resolve, result)));
+    let result =
+        function.result.as_ref().map_or(String::new(), |result| format!(" -> {}", type_shape(resolve, result)));
     let kind = match function.kind {
         FunctionKind::Freestanding => "func",
         FunctionKind::AsyncFreestanding => "async func",
@@ -133,7 +136,9 @@ fn type_shape(resolve: &Resolve, ty: &Type) -> String {
 fn named_shape(resolve: &Resolve, id: TypeId) -> String {
     let definition = &resolve.types[id];
     match (&definition.name, &definition.kind) {
-        (Some(_), TypeDefKind::Type(Type::Id(target))) if resolve.types[*target].name.is_some() => named_shape(resolve, *target),
+        (Some(_), TypeDefKind::Type(Type::Id(target))) if resolve.types[*target].name.is_some() => {
+            named_shape(resolve, *target)
+        }
         (Some(name), _) => name.clone(),
         (None, kind) => kind_shape(resolve, kind),
     }
@@ -353,11 +358,7 @@ fn a_breaking_change_is_reported() {
         &["dsh:sample/one@0.1.0 func run: was released as `func(at: pair) -> result<option<string>, pair>` and is \
            `func(at: pair) -> result<string, pair>`"],
     );
-    check(
-        "get: func() -> pair;",
-        "",
-        &["dsh:sample/one@0.1.0 func [method]thing.get: was released and is gone"],
-    );
+    check("get: func() -> pair;", "", &["dsh:sample/one@0.1.0 func [method]thing.get: was released and is gone"]);
     check(
         "/// A function.",
         "more: func();",
