@@ -321,7 +321,7 @@ world all { export one; }
 
 fn sample(text: &str) -> Items {
     let mut resolve = Resolve::default();
-    resolve.push_str("sample.wit", text).unwrap();
+    resolve.push_str("sample.wit", text).expect("the sample parses");
     items(&resolve)
 }
 

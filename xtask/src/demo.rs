@@ -98,7 +98,7 @@ impl Stage {
         command.args(&arguments).current_dir(&repo.root).env("DSH_HOME", &home).stdin(Stdio::null());
         let status = command.status().with_context(|| format!("cannot start `{}`", repo.host_binary().display()))?;
         if !status.success() {
-            bail!("the agent ended with {status}; `docs/exit-codes.md` says what the codes mean");
+            bail!("the agent ended with {status}; docs/command-line.md says what the codes mean");
         }
         Ok(())
     }
