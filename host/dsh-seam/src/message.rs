@@ -1,0 +1,482 @@
+//! The vocabulary of models: messages and their blocks, chunks of a stream, usage, sampling.
+//!
+//! The JSON shapes are those of the session log and of `--log-requests`: camelCase keys, kebab-case values. A block or a chunk this
+//! version does not know is kept as it is (`Other`).
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Refused in a history: the system prompt has a place of its own.
+    System,
+    /// A person, a plugin, a tool's result.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// Asks the provider to cache the prompt up to and including a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheHint {
+    /// For the provider's usual short time.
+    Ephemeral,
+}
+
+/// Text.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TextBlock {
+    /// The text.
+    pub text: String,
+    /// A cache hint for the provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheHint>,
+    /// Provider state that must travel back unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<Value>,
+}
+
+/// What the model thought before it answered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReasoningBlock {
+    /// The text.
+    pub text: String,
+    /// Provider state that must travel back unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<Value>,
+}
+
+/// A call of a tool that the model asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCall {
+    /// The model's id for the call.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The raw text the model produced; it may be invalid JSON.
+    pub arguments: String,
+    /// Provider state that must travel back unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<Value>,
+}
+
+/// What a tool answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolResult {
+    /// The id of the call.
+    pub call_id: String,
+    /// The answer.
+    pub content: Vec<ResultBlock>,
+    /// Whether the call failed.
+    pub is_error: bool,
+    /// A cache hint for the provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheHint>,
+}
+
+/// Where an image is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImageSource {
+    /// At an address.
+    Url(String),
+    /// Here, in base64.
+    Data(String),
+}
+
+/// An image.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageBlock {
+    /// For example `image/png`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// Where it is.
+    #[serde(flatten)]
+    pub source: ImageSource,
+    /// A cache hint for the provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheHint>,
+    /// Provider state that must travel back unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<Value>,
+}
+
+/// A piece of a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum ContentBlock {
+    /// Text.
+    Text(TextBlock),
+    /// Reasoning.
+    Reasoning(ReasoningBlock),
+    /// A tool call.
+    ToolCall(ToolCall),
+    /// A tool result.
+    ToolResult(ToolResult),
+    /// An image.
+    Image(ImageBlock),
+    /// A block this version does not know: an object with a `type`, passed through untouched.
+    #[serde(untagged, deserialize_with = "foreign_block")]
+    Other(Value),
+}
+
+/// A piece of a tool's result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum ResultBlock {
+    /// Text.
+    Text(ResultText),
+    /// An image.
+    Image(ImageBlock),
+    /// A block this version does not know: an object with a `type`, passed through untouched.
+    #[serde(untagged, deserialize_with = "foreign_block")]
+    Other(Value),
+}
+
+/// Text of a result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResultText {
+    /// The text.
+    pub text: String,
+}
+
+const KNOWN_BLOCKS: [&str; 5] = ["text", "reasoning", "tool-call", "tool-result", "image"];
+
+fn foreign_block<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    match value.get("type").and_then(Value::as_str) {
+        None => Err(serde::de::Error::custom("a block needs a `type`")),
+        Some(known) if KNOWN_BLOCKS.contains(&known) => Err(serde::de::Error::custom(format!("a block of type `{known}` with wrong or missing members"))),
+        Some(_) => Ok(value),
+    }
+}
+
+impl ContentBlock {
+    /// A text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(TextBlock { text: text.into(), ..TextBlock::default() })
+    }
+
+    /// A reasoning block.
+    pub fn reasoning(text: impl Into<String>) -> Self {
+        Self::Reasoning(ReasoningBlock { text: text.into(), opaque: None })
+    }
+
+    /// The block's text, if it is a text block.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(block) => Some(&block.text),
+            _ => None,
+        }
+    }
+
+    /// Whether a message made of this block alone says anything to a model: empty text does not, nor does reasoning that carries
+    /// no provider state.
+    pub fn is_content(&self) -> bool {
+        match self {
+            Self::Text(block) => !block.text.is_empty(),
+            Self::Reasoning(block) => block.opaque.is_some(),
+            Self::ToolCall(_) | Self::ToolResult(_) | Self::Image(_) | Self::Other(_) => true,
+        }
+    }
+}
+
+impl ResultBlock {
+    /// A text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(ResultText { text: text.into() })
+    }
+}
+
+/// The text blocks of a result, joined by newlines.
+pub fn result_text(content: &[ResultBlock]) -> String {
+    let mut out = String::new();
+    for block in content {
+        if let ResultBlock::Text(block) = block {
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            out.push_str(&block.text);
+        }
+    }
+    out
+}
+
+/// One message of a conversation. A tool result is a `user` message with that one block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub content: Vec<ContentBlock>,
+}
+
+impl Message {
+    /// A message of role `user`.
+    pub fn user(content: Vec<ContentBlock>) -> Self {
+        Self { role: Role::User, content }
+    }
+
+    /// A message of role `user` with one text.
+    pub fn user_text(text: impl Into<String>) -> Self {
+        Self::user(vec![ContentBlock::text(text)])
+    }
+
+    /// A message of role `assistant`.
+    pub fn assistant(content: Vec<ContentBlock>) -> Self {
+        Self { role: Role::Assistant, content }
+    }
+
+    /// The tool calls in it, in order.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.content.iter().filter_map(|block| match block {
+            ContentBlock::ToolCall(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// The tool results in it, in order.
+    pub fn tool_results(&self) -> impl Iterator<Item = &ToolResult> {
+        self.content.iter().filter_map(|block| match block {
+            ContentBlock::ToolResult(result) => Some(result),
+            _ => None,
+        })
+    }
+
+    /// Its text blocks, joined without separator; none when it has no text block.
+    pub fn text(&self) -> Option<String> {
+        let mut texts = self.content.iter().filter_map(ContentBlock::as_text).peekable();
+        texts.peek()?;
+        Some(texts.collect())
+    }
+}
+
+/// Disjoint counts of tokens, saturating: `input` excludes cached ones, `output` excludes reasoning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Usage {
+    /// Prompt tokens that were neither read from nor written to a cache.
+    pub input: u32,
+    /// Completion tokens without reasoning.
+    pub output: u32,
+    /// Prompt tokens read from a cache.
+    pub cache_read: u32,
+    /// Prompt tokens written to a cache.
+    pub cache_write: u32,
+    /// Completion tokens spent on reasoning.
+    pub reasoning: u32,
+}
+
+impl Usage {
+    /// Both together, saturating.
+    #[must_use]
+    pub fn plus(self, other: Usage) -> Usage {
+        Usage {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+        }
+    }
+}
+
+/// Why the model stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FinishReason {
+    /// It was done.
+    Stop,
+    /// It wants tools to run.
+    ToolCalls,
+    /// Its output was cut.
+    MaxTokens,
+    /// The provider stopped it.
+    Aborted,
+    /// It refused.
+    Refused,
+    /// It failed in mid-answer.
+    Error(Failure),
+    /// A reason this version does not know.
+    Other(String),
+}
+
+/// What kind of block a stream begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BlockType {
+    /// Text.
+    Text,
+    /// Reasoning.
+    Reasoning,
+    /// A tool call.
+    ToolCall,
+    /// An image.
+    Image,
+    /// Anything else.
+    Other,
+}
+
+/// One piece of a model's streamed answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum Chunk {
+    /// A block begins.
+    BlockStart {
+        /// The block's place in the message, from 0.
+        index: u32,
+        /// What it is.
+        block_type: BlockType,
+    },
+    /// More text.
+    TextDelta {
+        /// The block's place.
+        index: u32,
+        /// What is added.
+        text: String,
+    },
+    /// More reasoning.
+    ReasoningDelta {
+        /// The block's place.
+        index: u32,
+        /// What is added.
+        text: String,
+    },
+    /// More of a tool call.
+    ToolCallDelta {
+        /// The block's place.
+        index: u32,
+        /// The call's id, empty when the provider gave none.
+        id: String,
+        /// The tool's name, in the first piece.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// What is added to the raw arguments.
+        arguments_delta: String,
+    },
+    /// A block is complete.
+    BlockEnd {
+        /// The block's place.
+        index: u32,
+        /// The whole block.
+        block: ContentBlock,
+    },
+    /// What the provider counted; a later one replaces an earlier one.
+    Usage {
+        /// The counts.
+        usage: Usage,
+    },
+    /// The end.
+    Finish {
+        /// Why.
+        reason: FinishReason,
+    },
+}
+
+/// A tool as the model is told of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSchema {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// A JSON Schema (2020-12) object.
+    pub parameters: Value,
+    /// Ask the provider to enforce the schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
+}
+
+/// How the model is to answer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Sampling {
+    /// Randomness.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// The most tokens to produce.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// Texts at which to stop.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+    /// `auto`, `none`, `required` or a tool's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<String>,
+    /// For example `low`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_effort: Option<String>,
+    /// Members for the request's body that only some providers know, in the order given.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    pub extra: serde_json::Map<String, Value>,
+}
+
+/// `PROVIDER/MODEL`, as typed; `echo` and `script:FILE` are providers without a slash.
+pub type ModelName = std::sync::Arc<str>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check<T: Serialize + for<'de> Deserialize<'de> + PartialEq + std::fmt::Debug>(value: T, expect: Value) {
+        assert_eq!(serde_json::to_value(&value).expect("serializes"), expect);
+        assert_eq!(serde_json::from_value::<T>(expect).expect("parses"), value);
+    }
+
+    #[test]
+    fn blocks_have_the_promised_shape() {
+        check(ContentBlock::text("hi"), json!({"type": "text", "text": "hi"}));
+        check(ContentBlock::reasoning("hm"), json!({"type": "reasoning", "text": "hm"}));
+        check(
+            ContentBlock::ToolCall(ToolCall { id: "1".into(), name: "echo".into(), arguments: "{".into(), opaque: Some(json!({"s": 1})) }),
+            json!({"type": "tool-call", "id": "1", "name": "echo", "arguments": "{", "opaque": {"s": 1}}),
+        );
+        check(
+            ContentBlock::ToolResult(ToolResult { call_id: "1".into(), content: vec![ResultBlock::text("x")], is_error: true, cache: None }),
+            json!({"type": "tool-result", "callId": "1", "content": [{"type": "text", "text": "x"}], "isError": true}),
+        );
+        check(
+            ContentBlock::Image(ImageBlock { mime_type: Some("image/png".into()), source: ImageSource::Data("AA==".into()), cache: None, opaque: None }),
+            json!({"type": "image", "mimeType": "image/png", "data": "AA=="}),
+        );
+        check(ContentBlock::Other(json!({"type": "video", "x": [1]})), json!({"type": "video", "x": [1]}));
+    }
+
+    #[test]
+    fn a_known_block_with_wrong_members_is_refused() {
+        let check = |value: Value| assert!(serde_json::from_value::<ContentBlock>(value.clone()).is_err(), "{value}");
+        check(json!({"type": "text"}));
+        check(json!({"type": "tool-call", "id": 1}));
+        check(json!({"text": "no type"}));
+        check(json!("text"));
+    }
+
+    #[test]
+    fn chunks_and_finishes_have_the_promised_shape() {
+        check(Chunk::BlockStart { index: 0, block_type: BlockType::ToolCall }, json!({"type": "block-start", "index": 0, "blockType": "tool-call"}));
+        check(
+            Chunk::ToolCallDelta { index: 1, id: String::new(), name: None, arguments_delta: "{}".into() },
+            json!({"type": "tool-call-delta", "index": 1, "id": "", "argumentsDelta": "{}"}),
+        );
+        check(Chunk::Finish { reason: FinishReason::ToolCalls }, json!({"type": "finish", "reason": "tool-calls"}));
+        check(
+            Chunk::Finish { reason: FinishReason::Error(Failure::new("server", "no")) },
+            json!({"type": "finish", "reason": {"error": {"code": "server", "message": "no"}}}),
+        );
+        assert_eq!(
+            serde_json::from_value::<Usage>(json!({"input": 3})).expect("missing counts are 0"),
+            Usage { input: 3, ..Usage::default() }
+        );
+    }
+}

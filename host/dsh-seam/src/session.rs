@@ -1,0 +1,282 @@
+//! The seam to sessions: where logs are kept, and who observes them.
+
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::event::Entry;
+use crate::failure::{Failure, PluginError};
+use crate::ids::{AgentId, PluginName, SessionId};
+
+/// The first line of a session's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "session/header", rename_all = "camelCase")]
+pub struct SessionHeader {
+    /// Of the format: 1.
+    pub version: u32,
+    /// The session's id.
+    pub id: SessionId,
+    /// Whose it is.
+    pub agent: AgentId,
+    /// The workspace, an absolute path.
+    pub workspace: String,
+    /// The model at the time.
+    pub model: Option<String>,
+    /// `dsh-host` and its version.
+    pub host: String,
+    /// Unix time in milliseconds.
+    pub created: u64,
+    /// The session this is a copy of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionId>,
+    /// The last sequence number that was copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_at: Option<u64>,
+}
+
+/// The version of the format that this host writes.
+pub const SESSION_VERSION: u32 = 1;
+
+/// Why a session cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// There is none with that id.
+    #[error("there is no session `{id}`{}", near.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_else(|| "; see `dsh-host session list`".into()))]
+    Unknown {
+        /// As asked for.
+        id: String,
+        /// The nearest id there is.
+        near: Option<SessionId>,
+    },
+    /// Another process writes it.
+    #[error("session `{0}` is in use by another process")]
+    Locked(SessionId),
+    /// It belongs to another agent.
+    #[error("session `{id}` belongs to agent `{owner}`, not to `{asked}`")]
+    OtherAgent {
+        /// The session.
+        id: SessionId,
+        /// Whose it is.
+        owner: AgentId,
+        /// Who asked.
+        asked: AgentId,
+    },
+    /// A line of the log is no entry, or a sequence number is missing.
+    #[error("session `{id}`, line {line}: {problem}; nothing was changed, and `dsh-host session show --salvage {id}` reads on")]
+    Damaged {
+        /// The session.
+        id: SessionId,
+        /// From 1.
+        line: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// There is none to continue.
+    #[error("agent `{0}` has no session of this workspace to continue")]
+    NoneToContinue(AgentId),
+    /// A fork at a place that is not there.
+    #[error("session `{id}` cannot be forked at {at}: {problem}")]
+    BadFork {
+        /// The session.
+        id: SessionId,
+        /// The place asked for.
+        at: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The id is taken.
+    #[error("there is a session `{0}` already")]
+    Exists(SessionId),
+    /// The file system refused.
+    #[error("{path}: {error}")]
+    Io {
+        /// Which file or folder.
+        path: String,
+        /// What it said.
+        #[source]
+        error: io::Error,
+    },
+}
+
+/// An open session: what was there and where more goes.
+pub struct OpenSession {
+    /// Its first line.
+    pub header: SessionHeader,
+    /// What the log holds already, in order.
+    pub entries: Vec<Entry>,
+    /// Where more goes.
+    pub writer: Box<dyn SessionWriter>,
+    /// What was put right while opening: a torn line set aside, for example. For a person.
+    pub notices: Vec<String>,
+}
+
+/// Appends to one log. The only writer of it; dropping it releases the lock.
+#[async_trait]
+pub trait SessionWriter: Send {
+    /// Writes one entry as a line; when it returns, the operating system has it. A failed write cuts a torn line of its own back.
+    fn append(&mut self, entry: &Entry) -> io::Result<()>;
+    /// Makes all that was written durable (`fdatasync`).
+    async fn flush(&mut self) -> io::Result<()>;
+    /// Reads entries from sequence number `start` on: at most `limit`, and no more than make `max_bytes` of text, but at least one if
+    /// there is one.
+    fn read(&mut self, start: u64, limit: u32, max_bytes: usize) -> io::Result<Vec<Entry>>;
+}
+
+/// What a new session is to be.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    /// Its id; none: a new one.
+    pub id: Option<SessionId>,
+    /// Whose.
+    pub agent: AgentId,
+    /// The workspace, an absolute path.
+    pub workspace: String,
+    /// The model, if one is set.
+    pub model: Option<String>,
+}
+
+/// What is known of a session without reading all of it.
+#[derive(Debug, Clone)]
+pub struct SessionSummary {
+    /// Its first line.
+    pub header: SessionHeader,
+    /// When its last entry was written, Unix milliseconds.
+    pub last_time_ms: u64,
+    /// How many entries.
+    pub entries: u64,
+    /// How many turns were started.
+    pub turns: u32,
+}
+
+/// The service `sessions`: keeps logs.
+#[async_trait]
+pub trait Sessions: Send + Sync {
+    /// A new session; nothing is written before the first append.
+    async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError>;
+    /// An existing session, locked, its torn last line set aside. `agent` must own it.
+    async fn open(&self, id: &SessionId, agent: &AgentId) -> Result<OpenSession, SessionError>;
+    /// A copy of a session up to and including sequence number `at` (none: the last `turn/end`), under a new id, open.
+    async fn fork(&self, id: &SessionId, at: Option<u64>, agent: &AgentId) -> Result<OpenSession, SessionError>;
+    /// The session of this agent and workspace whose last entry is the newest.
+    async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError>;
+    /// All sessions, the newest last entry first.
+    async fn list(&self) -> Result<Vec<SessionSummary>, SessionError>;
+    /// Header and entries, without locking or repairing. With `salvage`, bad lines are skipped and reported as notices.
+    async fn read(&self, id: &SessionId, salvage: bool) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError>;
+}
+
+/// Sees entries after they are in the log; changes nothing. The driver waits for it.
+#[async_trait]
+pub trait Observer: Send + Sync {
+    /// Which kinds it wants, exact or with `*` at the end; empty: all but `assistant/chunk`.
+    fn kinds(&self) -> &[String];
+    /// Sees one or more entries in order. `depth` is 0 for what the driver does, and one more for an entry that was appended from
+    /// inside a notification; an append the observer makes itself has `depth + 1`.
+    async fn on_entries(&self, entries: &[Arc<Entry>], depth: u32) -> Result<(), PluginError>;
+}
+
+/// Makes durable what was observed. Awaited at the end of each turn, with a deadline.
+#[async_trait]
+pub trait Flush: Send + Sync {
+    /// Flushes; a failure is reported and changes nothing.
+    async fn flush(&self) -> Result<(), FlushError>;
+}
+
+/// Why a flush failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FlushError {
+    /// The plugin failed.
+    #[error(transparent)]
+    Plugin(#[from] PluginError),
+    /// The plugin said so.
+    #[error("plugin `{plugin}` could not flush: {failure}")]
+    Refused {
+        /// Which plugin.
+        plugin: PluginName,
+        /// What it said.
+        failure: Failure,
+    },
+}
+
+/// Whether `kind` is one an observer asked for with `kinds`.
+pub fn wants(kinds: &[String], kind: &str) -> bool {
+    if kinds.is_empty() {
+        return kind != "assistant/chunk";
+    }
+    kinds.iter().any(|wanted| match wanted.strip_suffix('*') {
+        Some(prefix) => kind.starts_with(prefix),
+        None => kind == wanted,
+    })
+}
+
+/// One section of the system prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// Its name.
+    pub name: String,
+    /// Its place; ascending.
+    pub order: i32,
+    /// Its text; empty is left out.
+    pub text: String,
+}
+
+/// Gives sections of the system prompt.
+#[async_trait]
+pub trait Sections: Send + Sync {
+    /// The sections for this step.
+    async fn sections(&self, at: crate::ids::StepRef, cancel: &tokio_util::sync::CancellationToken) -> Result<Vec<Section>, PluginError>;
+}
+
+/// The service `system_prompt`: joins sections.
+#[async_trait]
+pub trait SystemPrompt: Send + Sync {
+    /// All sections in ascending `order`, then name, then plugin order, joined by a blank line, then the agent's own `suffix`.
+    /// Sections whose plugin's mode is open are left out when it fails, after `report` was told; otherwise the failure is returned.
+    async fn assemble(
+        &self,
+        at: crate::ids::StepRef,
+        sections: &[RegisteredSections],
+        suffix: &str,
+        report: &dyn crate::waterfall::FailureReport,
+        cancel: &tokio_util::sync::CancellationToken,
+    ) -> Result<String, crate::waterfall::RunError>;
+}
+
+/// A source of sections with its name and failure mode.
+#[derive(Clone)]
+pub struct RegisteredSections {
+    /// Whose.
+    pub plugin: PluginName,
+    /// What its failure does.
+    pub mode: crate::failure::FailureMode,
+    /// The source.
+    pub sections: Arc<dyn Sections>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn observers_get_what_they_asked_for() {
+        let check = |kinds: &[&str], kind: &str, expect: bool| {
+            let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
+            assert_eq!(wants(&kinds, kind), expect, "{kinds:?} {kind}");
+        };
+        check(&[], "turn/start", true);
+        check(&[], "assistant/chunk", false);
+        check(&["tool/*"], "tool/call", true);
+        check(&["tool/*"], "turn/end", false);
+        check(&["assistant/chunk"], "assistant/chunk", true);
+        check(&["*"], "assistant/chunk", true);
+    }
+
+    #[test]
+    fn a_header_has_the_promised_shape() {
+        let text = r#"{"type":"session/header","version":1,"id":"s","agent":"main","workspace":"/w","model":"echo","host":"dsh-host 0.1.0","created":5}"#;
+        let header: SessionHeader = serde_json::from_str(text).expect("parses");
+        assert_eq!(serde_json::to_string(&header).expect("serializes"), text);
+    }
+}
