@@ -12,7 +12,8 @@ use crate::progress::say;
 use crate::repo::{Repo, WASM_TARGET, shown_command};
 
 /// The workspaces of guests, and the folder below the build directory that gets their components.
-pub const WORKSPACES: &[(&str, &str)] = &[("guest-plugins", "plugins"), ("tests/guests", "test-guests")];
+pub const WORKSPACES: &[(&str, &str)] =
+    &[("guest-plugins", "plugins"), ("tests/guests", "test-guests"), ("examples/word-count", "test-guests")];
 
 /// Builds all of them.
 pub fn run(repo: &Repo) -> Result<()> {

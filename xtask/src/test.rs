@@ -52,7 +52,7 @@ fn prepare(repo: &Repo, steps: &mut Steps) -> Result<()> {
 fn check(repo: &Repo, steps: &mut Steps, counts: &mut Counts) {
     steps.check("tidy", || tidy::run(repo));
     steps.check("formatting", || {
-        for folder in [".", "guest-plugins", "tests/guests"] {
+        for folder in std::iter::once(".").chain(guests::WORKSPACES.iter().map(|(folder, _)| *folder)) {
             call(repo.cargo_in(Path::new(folder), &repo.target).args(["fmt", "--all", "--check"]))?;
         }
         Ok(())

@@ -38,6 +38,7 @@ const RULES: &[(&str, Rule)] = &[
     ("no left-overs", leftovers),
     ("a paragraph is one line", paragraphs),
     ("links lead somewhere", links),
+    ("quoted files are quoted as they are", quotations),
 ];
 
 /// Checks all rules.
@@ -217,6 +218,27 @@ fn joined(folder: &str, target: &str) -> String {
     parts.join("/")
 }
 
+/// A code block after the line `<!-- file: PATH -->` is that file, word for word.
+fn quotations(files: &[File]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for file in documents(files) {
+        let lines: Vec<_> = file.text.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            let Some(path) = line.strip_prefix("<!-- file: ").and_then(|rest| rest.strip_suffix(" -->")) else {
+                continue;
+            };
+            let block = lines[index + 1..].iter().skip(1).take_while(|line| !line.starts_with("```")).copied();
+            let quoted = files.iter().find(|other| other.path == path).map(|other| other.text.lines().eq(block));
+            match quoted {
+                Some(true) => {}
+                Some(false) => faults.push(format!("{}:{}: differs from `{path}`", file.path, index + 1)),
+                None => faults.push(format!("{}:{}: `{path}` is not there", file.path, index + 1)),
+            }
+        }
+    }
+    faults
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,5 +299,13 @@ mod tests {
         check(links, &files, &[]);
         check(links, &files[..3], &["docs/a.md:1: `decisions/` is not there"]);
         check(links, &[("docs/a.md", "[a](b.md)")], &["docs/a.md:1: `b.md` is not there"]);
+    }
+
+    #[test]
+    fn quotations_that_differ_are_found() {
+        let page = "<!-- file: a/b.rs -->\n```rust\nfn b() {}\n```\n";
+        check(quotations, &[("docs/a.md", page), ("a/b.rs", "fn b() {}\n")], &[]);
+        check(quotations, &[("docs/a.md", page), ("a/b.rs", "fn b() {}\n\n")], &["docs/a.md:1: differs from `a/b.rs`"]);
+        check(quotations, &[("docs/a.md", page)], &["docs/a.md:1: `a/b.rs` is not there"]);
     }
 }
