@@ -19,6 +19,9 @@ const ROOT_FILES: &[&str] =
 /// Folders below the root whose names begin with this are tools' own and need no README.
 const HIDDEN: char = '.';
 
+/// The most lines of a function, signature and braces included: what a person sees at once.
+const FUNCTION_LINES: usize = 70;
+
 /// How many levels of folders must say what is in them.
 const README_LEVELS: usize = 2;
 
@@ -36,6 +39,7 @@ const RULES: &[(&str, Rule)] = &[
     ("a README in every folder", readmes),
     ("no paths of one machine", machine_paths),
     ("no left-overs", leftovers),
+    ("a function fits a screen", long_functions),
     ("a paragraph is one line", paragraphs),
     ("links lead somewhere", links),
     ("quoted files are quoted as they are", quotations),
@@ -130,6 +134,30 @@ fn leftovers(files: &[File]) -> Vec<String> {
         for (index, line) in file.text.lines().enumerate() {
             let found = words.iter().filter(|(word, _)| line.contains(word) && !line.trim_start().starts_with("//"));
             faults.extend(found.map(|(word, what)| format!("{}:{}: `{word}`: {what}", file.path, index + 1)));
+        }
+    }
+    faults
+}
+
+/// Formatted code closes a function with a brace that stands as far to the right as its first line begins.
+fn long_functions(files: &[File]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
+        let lines: Vec<_> = file.text.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            let code = line.trim_start();
+            let indent = line.len() - code.len();
+            let head = code.split('(').next().unwrap_or_default();
+            let is_function = head.split_whitespace().rev().nth(1) == Some("fn") && !code.ends_with(['}', ';']);
+            if !is_function {
+                continue;
+            }
+            let ends =
+                |line: &&str| line.len() == indent + 1 && line.ends_with('}') && line[..indent].trim().is_empty();
+            let Some(length) = lines[index..].iter().position(ends).map(|last| last + 1) else { continue };
+            if length > FUNCTION_LINES {
+                faults.push(format!("{}:{}: {length} lines, {FUNCTION_LINES} are the most", file.path, index + 1));
+            }
         }
     }
     faults
@@ -280,6 +308,16 @@ mod tests {
             &[("a.rs", text.as_str()), ("b.md", text.as_str())],
             &[concat!("a.rs:2: `todo", "!(`: finish it")],
         );
+    }
+
+    #[test]
+    fn long_functions_are_found() {
+        let function = |lines: usize| {
+            format!("impl A {{\n    pub async fn b(&self) {{\n{}    }}\n}}\n", "        c();\n".repeat(lines))
+        };
+        check(long_functions, &[("a.rs", function(68).as_str())], &[]);
+        check(long_functions, &[("a.rs", function(69).as_str())], &["a.rs:2: 71 lines, 70 are the most"]);
+        check(long_functions, &[("a.md", function(69).as_str())], &[]);
     }
 
     #[test]
