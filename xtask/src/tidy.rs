@@ -147,9 +147,10 @@ fn long_functions(files: &[File]) -> Vec<String> {
         for (index, line) in lines.iter().enumerate() {
             let code = line.trim_start();
             let indent = line.len() - code.len();
-            let head = code.split('(').next().unwrap_or_default();
-            let is_function = head.split_whitespace().rev().nth(1) == Some("fn") && !code.ends_with(['}', ';']);
-            if !is_function {
+            let is_function = code.split('(').next().unwrap_or_default().split_whitespace().any(|word| word == "fn");
+            // A function of a trait may have no body.
+            let opens = lines[index..].iter().find(|line| line.ends_with(['{', ';', '}']));
+            if !is_function || code.starts_with("//") || !opens.is_some_and(|line| line.ends_with('{')) {
                 continue;
             }
             let ends =
@@ -313,10 +314,11 @@ mod tests {
     #[test]
     fn long_functions_are_found() {
         let function = |lines: usize| {
-            format!("impl A {{\n    pub async fn b(&self) {{\n{}    }}\n}}\n", "        c();\n".repeat(lines))
+            let body = "        c();\n".repeat(lines);
+            format!("trait A {{\n    fn a(\n    );\n    async fn b<T: A>(&self) {{\n{body}    }}\n}}\n")
         };
         check(long_functions, &[("a.rs", function(68).as_str())], &[]);
-        check(long_functions, &[("a.rs", function(69).as_str())], &["a.rs:2: 71 lines, 70 are the most"]);
+        check(long_functions, &[("a.rs", function(69).as_str())], &["a.rs:4: 71 lines, 70 are the most"]);
         check(long_functions, &[("a.md", function(69).as_str())], &[]);
     }
 
