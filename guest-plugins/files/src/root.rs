@@ -1,0 +1,267 @@
+//! Paths: which are refused by their text, where the rest are, and what an error of the system means.
+
+use crate::problem::Problem;
+use dsh_glob::normalise;
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// What the messages need to know from the host; asked for only when there is something to say.
+pub struct Who<'a> {
+    /// The directories the call may read, and whether it may write them.
+    pub granted: Box<dyn Fn() -> Vec<(String, bool)> + 'a>,
+    /// The name the plugin was loaded under.
+    pub plugin: Box<dyn Fn() -> String + 'a>,
+    /// Whether the turn was aborted.
+    pub cancelled: Box<dyn Fn() -> bool + 'a>,
+}
+
+/// The workspace: in a component the empty path, below which the granted directories are.
+pub struct Root<'a> {
+    base: PathBuf,
+    who: Who<'a>,
+}
+
+/// A path inside of the workspace by its text: normalised, without `..`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place {
+    /// As it is shown; `.` for the workspace.
+    pub shown: String,
+    /// As it is opened.
+    pub real: PathBuf,
+}
+
+/// What is tried, for messages.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Verb {
+    Read,
+    Write,
+}
+
+impl Verb {
+    fn done(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "written",
+        }
+    }
+
+    fn grant(self) -> &'static str {
+        match self {
+            Self::Read => "fs:read",
+            Self::Write => "fs:write",
+        }
+    }
+}
+
+impl<'a> Root<'a> {
+    /// The workspace at `base`.
+    pub fn new(base: impl Into<PathBuf>, who: Who<'a>) -> Self {
+        Self { base: base.into(), who }
+    }
+
+    /// Fails once the turn was aborted.
+    pub fn go_on(&self) -> Result<(), Problem> {
+        if (self.who.cancelled)() { Err(Problem::Cancelled) } else { Ok(()) }
+    }
+
+    /// The place of a path as the model wrote it. `..` is resolved by the text alone, so that a link cannot bend it.
+    pub fn place(&self, path: &str, verb: Verb) -> Result<Place, Problem> {
+        if path.contains('\0') {
+            return Err(Problem::Outside { path: path.replace('\0', "\\0"), hint: "a path has no zero byte".to_owned() });
+        }
+        // Only `/` separates here: a backslash is a character of a name.
+        let normal = normalise(&path.trim_end_matches('/').replace('\\', "\u{1}"));
+        let shown = normal.as_str().replace('\u{1}', "\\");
+        if path.starts_with('/') || normal.is_outside() {
+            return Err(Problem::Outside { path: path.to_owned(), hint: self.outside_hint(verb) });
+        }
+        Ok(self.below(&shown))
+    }
+
+    /// A place by its normalised text.
+    pub fn below(&self, shown: &str) -> Place {
+        // The empty path is no path to the system; the directory itself is `.`.
+        let real = if self.base.as_os_str().is_empty() { PathBuf::from(shown) } else { self.base.join(shown) };
+        Place { shown: shown.to_owned(), real }
+    }
+
+    /// Where a search without a path starts: the workspace when it is granted as a whole, otherwise every granted directory.
+    pub fn starts(&self, path: Option<&str>) -> Result<Vec<Place>, Problem> {
+        if let Some(path) = path {
+            let place = self.place(path, Verb::Read)?;
+            self.metadata(&place)?;
+            return Ok(vec![place]);
+        }
+        let whole = self.below(".");
+        if whole.real.metadata().is_ok() {
+            return Ok(vec![whole]);
+        }
+        let mut starts: Vec<Place> = Vec::new();
+        let mut granted: Vec<String> = (self.who.granted)().iter().map(|(path, _)| normalise(path).as_str().to_owned()).collect();
+        granted.sort();
+        for path in granted {
+            let covered = starts.iter().any(|start| Path::new(&path).starts_with(&start.shown));
+            let place = self.below(&path);
+            if !covered && place.real.metadata().is_ok() {
+                starts.push(place);
+            }
+        }
+        if starts.is_empty() {
+            return Err(self.not_granted(&whole, Verb::Read));
+        }
+        Ok(starts)
+    }
+
+    /// What is at a place, links followed.
+    pub fn metadata(&self, place: &Place) -> Result<std::fs::Metadata, Problem> {
+        place.real.metadata().map_err(|error| self.explain(place, Verb::Read, &error))
+    }
+
+    /// Says what an error of the system means for this place.
+    pub fn explain(&self, place: &Place, verb: Verb, error: &Error) -> Problem {
+        let path = place.shown.clone();
+        if !self.is_reachable(place) {
+            return self.not_granted(place, verb);
+        }
+        if error.kind() != ErrorKind::AlreadyExists
+            && let Some(link) = self.link_on_the_way(place)
+            && link.real.metadata().is_err_and(|error| error.kind() != ErrorKind::NotFound)
+        {
+            let hint = "name the file behind the link, if that is granted".to_owned();
+            return Problem::LinkOutside { path, link: link.shown, hint };
+        }
+        match error.kind() {
+            ErrorKind::NotFound => Problem::NotFound { path, hint: self.not_found_hint(place) },
+            ErrorKind::IsADirectory => Problem::NotAFile { path },
+            ErrorKind::NotADirectory => Problem::NotADirectory { path },
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => self.not_granted(place, verb),
+            _ => Problem::Io { path, verb: verb.done(), message: error.to_string() },
+        }
+    }
+
+    /// Whether some directory on the way is there: without one, nothing was granted that covers the place.
+    fn is_reachable(&self, place: &Place) -> bool {
+        Path::new(&place.shown).ancestors().any(|ancestor| {
+            let shown = ancestor.to_string_lossy();
+            let shown = if shown.is_empty() { "." } else { &shown };
+            self.below(shown).real.symlink_metadata().is_ok()
+        })
+    }
+
+    /// The first symbolic link on the way.
+    fn link_on_the_way(&self, place: &Place) -> Option<Place> {
+        let mut ancestors: Vec<&Path> = Path::new(&place.shown).ancestors().collect();
+        ancestors.reverse();
+        ancestors
+            .into_iter()
+            .filter(|ancestor| !ancestor.as_os_str().is_empty())
+            .map(|ancestor| self.below(&ancestor.to_string_lossy()))
+            .find(|place| place.real.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink()))
+    }
+
+    fn not_granted(&self, place: &Place, verb: Verb) -> Problem {
+        let path = place.shown.clone();
+        let mut hint = match (verb, self.is_reachable(place)) {
+            (Verb::Write, true) => "it is granted for reading only, or protected".to_owned(),
+            (Verb::Read, true) => "the system does not allow it".to_owned(),
+            (_, false) => format!("{} is granted", self.granted_text()),
+        };
+        let plugin = (self.who.plugin)();
+        hint += &format!("; `--grant {plugin}={}:{}` would grant it", verb.grant(), directory_of(place));
+        Problem::NotGranted { path, verb: verb.done(), hint }
+    }
+
+    fn outside_hint(&self, verb: Verb) -> String {
+        let plugin = (self.who.plugin)();
+        format!("{} is granted, and `--grant {plugin}={}:PATH` grants a directory of the workspace", self.granted_text(), verb.grant())
+    }
+
+    fn granted_text(&self) -> String {
+        let granted: Vec<String> = (self.who.granted)()
+            .into_iter()
+            .map(|(path, write)| format!("`{path}` ({})", if write { "write" } else { "read" }))
+            .collect();
+        if granted.is_empty() { "nothing".to_owned() } else { format!("only {}", granted.join(", ")) }
+    }
+
+    /// The nearest directory that is there, so that the model can look.
+    fn not_found_hint(&self, place: &Place) -> String {
+        let there = Path::new(&place.shown).ancestors().skip(1).map(|ancestor| ancestor.to_string_lossy().into_owned());
+        for shown in there {
+            let shown = if shown.is_empty() { "." } else { &shown };
+            if self.below(shown).real.is_dir() {
+                return format!("; `list` shows what is in `{shown}`");
+            }
+        }
+        String::new()
+    }
+}
+
+/// The directory to grant for a place: itself when it has no extension that says file.
+fn directory_of(place: &Place) -> String {
+    let path = Path::new(&place.shown);
+    let parent = path.parent().map(|parent| parent.to_string_lossy().into_owned()).filter(|parent| !parent.is_empty());
+    match (path.extension(), parent) {
+        (None, _) => place.shown.clone(),
+        (Some(_), Some(parent)) => parent,
+        (Some(_), None) => ".".to_owned(),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A workspace for tests; `docs` is what messages say is granted.
+    pub fn root(base: &Path) -> Root<'static> {
+        let granted = || vec![("docs".to_owned(), false)];
+        Root::new(base, Who { granted: Box::new(granted), plugin: Box::new(|| "files".to_owned()), cancelled: Box::new(|| false) })
+    }
+
+    fn check(path: &str, expect: Result<&str, &str>) {
+        let got = root(Path::new("")).place(path, Verb::Read).map(|place| place.shown).map_err(|problem| problem.to_string());
+        assert_eq!(got, expect.map(str::to_owned).map_err(str::to_owned), "{path}");
+    }
+
+    #[test]
+    fn places() {
+        let refused = |path: &str| {
+            format!(
+                "`{path}` is refused: paths are relative to the workspace and stay in it; only `docs` (read) is granted, and `--grant \
+                 files=fs:read:PATH` grants a directory of the workspace"
+            )
+        };
+        check("a/b", Ok("a/b"));
+        check("./a//b/", Ok("a/b"));
+        check("a/../b", Ok("b"));
+        check("", Ok("."));
+        check(".", Ok("."));
+        check("a\\b", Ok("a\\b"));
+        check("../x", Err(&refused("../x")));
+        check("a/../../x", Err(&refused("a/../../x")));
+        check("/etc/passwd", Err(&refused("/etc/passwd")));
+        check("//", Err(&refused("//")));
+        check("~/x", Err(&refused("~/x")));
+    }
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(dir.path().join("docs")).expect("a directory");
+        let root = root(dir.path());
+        let place = root.below("docs/a/b.md");
+        let problem = root.explain(&place, Verb::Read, &Error::from(ErrorKind::NotFound));
+        assert_eq!(problem.to_string(), "`docs/a/b.md` does not exist; `list` shows what is in `docs`");
+        let problem = root.explain(&place, Verb::Write, &Error::from(ErrorKind::PermissionDenied));
+        assert_eq!(
+            problem.to_string(),
+            "`docs/a/b.md` may not be written: it is granted for reading only, or protected; `--grant files=fs:write:docs/a` would grant it"
+        );
+        let nowhere = super::tests::root(&dir.path().join("none"));
+        let problem = nowhere.explain(&nowhere.below("src/a.rs"), Verb::Read, &Error::from(ErrorKind::NotFound));
+        assert_eq!(
+            problem.to_string(),
+            "`src/a.rs` may not be read: only `docs` (read) is granted; `--grant files=fs:read:src` would grant it"
+        );
+    }
+}
