@@ -1,1 +1,33 @@
-//! Under construction.
+//! The loop: call the model, run the tools, repeat. It is small and stays small.
+//!
+//! An agent is an id, options, a session, a status, an [inbox](Inbox) and one driver task. A *turn* runs from draining the queue to
+//! `turn/end`; a *step* is one model request, with its retries, and the tool calls it asked for. Everything beyond that attaches to a
+//! seam (see `dsh_seam`): nothing here knows of compaction, permission, plan mode, providers, components or terminals.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `agent.rs` | make, hold and end an agent |
+//! | `inbox.rs` | two queues, the status and the turn's token under one lock |
+//! | `driver.rs` | turns |
+//! | `step.rs`, `batch.rs`, `stream.rs`, `call_ids.rs` | one step: request, answer, tools |
+//! | `journal.rs`, `log_state.rs`, `repair.rs` | the log: the one way in, what it stands for, what it still owes |
+//! | `context.rs` | what a plugin can do |
+
+mod agent;
+mod batch;
+mod call_ids;
+mod context;
+mod core;
+mod driver;
+mod inbox;
+mod journal;
+mod log_state;
+mod options;
+mod repair;
+mod step;
+mod stop;
+mod stream;
+
+pub use agent::{AgentLoop, AgentOwner, LoopAgent};
+pub use inbox::{Cause, Due, Emit, Inbox, MAX_BYTES, MAX_MESSAGE_BYTES, MAX_MESSAGES, Queued, TurnToken};
+pub use options::{AgentOptions, CreateError, DEFAULT_MAX_STEPS, DEFAULT_MAX_TURNS, Deadlines, Durability, QueueMode, SessionChoice};

@@ -467,12 +467,24 @@ pub struct Frame<'a> {
     pub tools: &'a [ToolSchema],
 }
 
-/// SHA-256(frame ‖ chain) in lower-case hex.
-pub fn request_hash(frame: &Frame<'_>, chain: &ChainHash) -> String {
-    let mut hasher = Sha256::new();
-    hasher.update(canonical_json(frame).as_bytes());
-    hasher.update(chain);
-    hex(&hasher.finalize())
+/// The hash over a frame, ready to be ended by any chain: a frame changes seldom, a chain with every request.
+#[derive(Clone)]
+pub struct FrameHash(Sha256);
+
+impl FrameHash {
+    /// Hashes the frame's canonical JSON.
+    pub fn new(frame: &Frame<'_>) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(canonical_json(frame).as_bytes());
+        Self(hasher)
+    }
+
+    /// SHA-256(frame ‖ chain) in lower-case hex: the `hash` of `request/sent`.
+    pub fn request(&self, chain: &ChainHash) -> String {
+        let mut hasher = self.0.clone();
+        hasher.update(chain);
+        hex(&hasher.finalize())
+    }
 }
 
 /// Bytes as lower-case hex.

@@ -183,4 +183,13 @@ impl Waterfall for TurnContinuation {
     type Checkpoint = ();
 
     fn checkpoint(_decision: &Decision) {}
+
+    /// Not logged; it tells whose text a `proceed` carries.
+    fn changed_inward(given: &Decision, passed: &Decision) -> Vec<ChangeKind> {
+        if given == passed { Vec::new() } else { vec![ChangeKind::Call] }
+    }
+
+    fn changed_outward(_given: &Decision, inner: Option<&Decision>, answered: &Decision) -> Vec<ChangeKind> {
+        if inner == Some(answered) { Vec::new() } else { vec![ChangeKind::Outcome] }
+    }
 }

@@ -1,0 +1,358 @@
+//! Agents from the outside: the loop that makes them, the handle to one, its owner, and the chain that ends it.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use dsh_seam::event::{AgentCreated, AgentDisposed, ErrorEvent, LiveEvent, Source, Status};
+use dsh_seam::failure::Failure;
+use dsh_seam::ids::{AgentId, AgentInfo, SessionId, StepRef};
+use dsh_seam::message::{ContentBlock, ToolCall};
+use dsh_seam::plugin::{Attached, Plugin};
+use dsh_seam::services::{Registration, Services};
+use dsh_seam::session::{NewSession, OpenSession, RegisteredSections};
+use dsh_seam::tools::{Dispatch, RegisteredGuard, ToolDefinition, ToolLog, ToolSetup};
+use dsh_seam::waterfall::{Listener, Registered, Waterfall};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::core::{Contexts, Core, Seams};
+use crate::driver::drive;
+use crate::inbox::{Inbox, Queued};
+use crate::journal::Journal;
+use crate::log_state::LogState;
+use crate::options::{AgentOptions, CreateError, SessionChoice};
+use crate::repair;
+use crate::step::Frames;
+
+/// Makes agents out of services and plugins.
+#[derive(Clone)]
+pub struct AgentLoop {
+    services: Services,
+    plugins: Arc<[Arc<dyn Plugin>]>,
+}
+
+impl AgentLoop {
+    /// `plugins` in waterfall order, the first outermost.
+    pub fn new(services: Services, plugins: Vec<Arc<dyn Plugin>>) -> Self {
+        Self { services, plugins: plugins.into() }
+    }
+
+    /// Opens or makes the session, attaches the plugins, registers the agent, repairs the session's open turn if it has one, and
+    /// starts the driver. When it fails, nothing is left behind.
+    pub async fn create(&self, id: AgentId, options: AgentOptions) -> Result<AgentOwner, CreateError> {
+        let registration = self.services.agents.register(&id)?;
+        let session = self.open_session(&id, &options).await?;
+        for notice in &session.notices {
+            tracing::warn!("{notice}");
+        }
+        let info = AgentInfo { agent: id, session: session.header.id.clone(), lineage: options.lineage.clone() };
+        let core = self.core(info, options, session);
+        let seams = self.seams(&core).map_err(CreateError::Tools)?;
+        let observers = seams.1;
+        if core.seams.set(seams.0).is_err() {
+            unreachable!("a core is made once");
+        }
+        core.journal.observe(observers);
+        let created = AgentCreated { model: core.options.model.as_ref().map(ToString::to_string), lineage: core.info.lineage.clone() };
+        core.live(LiveEvent::AgentCreated(created)).await;
+        let owed = repair::owed(&core.journal.state());
+        for event in owed {
+            core.journal.append_at(event, 0, false).await.map_err(|error| CreateError::Write(error.to_string()))?;
+        }
+        Ok(start(core, registration))
+    }
+
+    async fn open_session(&self, id: &AgentId, options: &AgentOptions) -> Result<OpenSession, CreateError> {
+        let sessions = &self.services.sessions;
+        let new = |id: Option<SessionId>, agent: &AgentId| NewSession { id, agent: agent.clone(), workspace: options.workspace.clone(), model: options.model.as_ref().map(ToString::to_string) };
+        Ok(match &options.session {
+            SessionChoice::New => sessions.create(new(None, id)).await?,
+            SessionChoice::Named(session) => sessions.create(new(Some(session.clone()), id)).await?,
+            SessionChoice::Resume(session) => sessions.open(session, id).await?,
+            SessionChoice::Continue => sessions.open(&sessions.newest(id, &options.workspace).await?, id).await?,
+            SessionChoice::Fork { id: session, at } => sessions.fork(session, *at, id).await?,
+        })
+    }
+
+    fn core(&self, info: AgentInfo, options: AgentOptions, session: OpenSession) -> Arc<Core> {
+        let mut state = LogState::default();
+        for entry in &session.entries {
+            state.apply(&entry.event);
+            state.last_time_ms = entry.time_ms;
+        }
+        let owed = !state.unanswered.is_empty();
+        let services = self.services.clone();
+        let journal = Journal::new(info.clone(), session.writer, state, services.clock.clone(), services.events.clone(), options.durability, options.deadlines);
+        let journal = Arc::new(journal);
+        let to_journal = journal.clone();
+        let inbox = Inbox::new(options.queue_mode, options.max_turns, owed, options.held, Box::new(move |event| to_journal.live_later(event)));
+        let core = Arc::new(Core {
+            info,
+            system_suffix: options.system_prompt.as_str().into(),
+            frames: Frames::new(options.sampling.clone()),
+            options,
+            services,
+            journal,
+            inbox,
+            seams: std::sync::OnceLock::new(),
+            contexts: Contexts::default(),
+            schemas: Mutex::default(),
+            life: CancellationToken::new(),
+        });
+        let weak = Arc::downgrade(&core);
+        core.journal.when_dead(move || {
+            if let Some(core) = weak.upgrade() {
+                core.dispose("session-write-failed");
+            }
+        });
+        core
+    }
+
+    /// Attaches every plugin to the agent and sorts what comes back by seam.
+    fn seams(&self, core: &Arc<Core>) -> Result<(Seams, Observers), Failure> {
+        let attach = |plugin: &Arc<dyn Plugin>| {
+            let context = Context::new(plugin.name().clone(), core.info.clone(), Arc::downgrade(core));
+            (plugin.clone(), plugin.attach(Arc::new(context)))
+        };
+        let attached: Vec<(Arc<dyn Plugin>, Attached)> = self.plugins.iter().map(attach).collect();
+        let log: Arc<dyn ToolLog> = core.journal.place(StepRef::default(), None);
+        let services = &core.services;
+        let approvals = services.approvals.for_agent(core.info.clone(), services.approver.clone(), log.clone());
+        let guards = attached.iter().filter_map(|(plugin, seams)| {
+            Some(RegisteredGuard { plugin: plugin.name().clone(), mode: plugin.failure_mode(), guard: seams.guard.clone()? })
+        });
+        let setup = ToolSetup {
+            agent: core.info.clone(),
+            providers: named(&attached, |seams| seams.provider.clone()),
+            listeners: listeners(&attached, |seams| seams.execute.clone()),
+            guards: guards.collect(),
+            approvals: approvals.clone(),
+            log,
+        };
+        let tools = services.tools.for_agent(setup)?;
+        let sections = attached.iter().filter_map(|(plugin, seams)| {
+            Some(RegisteredSections { plugin: plugin.name().clone(), mode: plugin.failure_mode(), sections: seams.sections.clone()? })
+        });
+        let observers = named(&attached, |seams| seams.observer.clone());
+        let seams = Seams {
+            request: listeners(&attached, |seams| seams.request.clone()),
+            request_error: listeners(&attached, |seams| seams.request_error.clone()),
+            step_result: listeners(&attached, |seams| seams.step_result.clone()),
+            turn_continuation: listeners(&attached, |seams| seams.turn_continuation.clone()),
+            sections: sections.collect(),
+            flushes: named(&attached, |seams| seams.flush.clone()),
+            lifecycles: attached.iter().filter_map(|(_, seams)| seams.lifecycle.clone()).collect(),
+            order: attached.iter().map(|(plugin, _)| plugin.name().clone()).collect(),
+            tools,
+            approvals,
+            _attached: attached.into_iter().map(|(_, seams)| seams).collect(),
+        };
+        Ok((seams, observers))
+    }
+}
+
+type Observers = Vec<(dsh_seam::PluginName, Arc<dyn dsh_seam::session::Observer>)>;
+
+fn named<T>(attached: &[(Arc<dyn Plugin>, Attached)], pick: impl Fn(&Attached) -> Option<T>) -> Vec<(dsh_seam::PluginName, T)> {
+    attached.iter().filter_map(|(plugin, seams)| Some((plugin.name().clone(), pick(seams)?))).collect()
+}
+
+fn listeners<W: Waterfall>(attached: &[(Arc<dyn Plugin>, Attached)], pick: impl Fn(&Attached) -> Option<Arc<dyn Listener<W>>>) -> Arc<[Registered<W>]> {
+    let registered = |(plugin, seams): &(Arc<dyn Plugin>, Attached)| Some(Registered { plugin: plugin.name().clone(), mode: plugin.failure_mode(), listener: pick(seams)? });
+    attached.iter().filter_map(registered).collect()
+}
+
+/// Starts the driver and what waits for its end.
+fn start(core: Arc<Core>, registration: Registration) -> AgentOwner {
+    let done = watch::Sender::new(false);
+    let agent = Arc::new(LoopAgent { core: core.clone(), done: done.clone(), outside_calls: AtomicU32::new(0) });
+    tokio::spawn(supervise(core, registration, done));
+    AgentOwner { agent }
+}
+
+/// The chain that ends an agent: the driver unwinds, a last flush, unregister, `agent/disposed`, detach. A driver that does not unwind
+/// in time is dropped.
+async fn supervise(core: Arc<Core>, registration: Registration, done: watch::Sender<bool>) {
+    let mut driver = tokio::spawn(drive(core.clone()));
+    let deadline = async {
+        core.life.cancelled().await;
+        tokio::time::sleep(core.options.deadlines.dispose).await;
+    };
+    let ended = tokio::select! {
+        ended = &mut driver => Some(ended),
+        () = deadline => None,
+    };
+    match ended {
+        Some(Ok(())) => {}
+        Some(Err(panic)) => report_internal(&core, format!("the driver panicked: {panic}")).await,
+        None => {
+            driver.abort();
+            report_internal(&core, format!("the agent did not unwind within {} ms and was dropped", core.options.deadlines.dispose.as_millis())).await;
+        }
+    }
+    core.dispose("the driver ended");
+    core.journal.settle_pending().await;
+    core.flush_turn().await;
+    for lifecycle in &core.seams().lifecycles {
+        lifecycle.detached();
+    }
+    drop(registration);
+    core.live(LiveEvent::AgentDisposed(AgentDisposed { dropped: core.inbox.dropped() })).await;
+    core.journal.settle_pending().await;
+    core.journal.close().await;
+    done.send_replace(true);
+}
+
+async fn report_internal(core: &Core, message: String) {
+    tracing::error!("{message}");
+    core.live(LiveEvent::AgentError(ErrorEvent { turn: 0, step: 0, message, code: "internal".into(), plugin: None })).await;
+}
+
+impl Core {
+    /// The first link of a dispose; the rest follows on the supervisor's task.
+    pub(crate) fn dispose(&self, reason: &str) {
+        self.inbox.dispose(reason);
+        self.life.cancel();
+    }
+}
+
+/// A handle to an agent. Whoever wants work done sends it a message; nobody calls the driver.
+pub struct LoopAgent {
+    core: Arc<Core>,
+    done: watch::Sender<bool>,
+    outside_calls: AtomicU32,
+}
+
+impl LoopAgent {
+    /// Its id.
+    pub fn id(&self) -> &AgentId {
+        &self.core.info.agent
+    }
+
+    /// Its session.
+    pub fn session(&self) -> &SessionId {
+        &self.core.info.session
+    }
+
+    /// Its status.
+    pub fn status(&self) -> Status {
+        self.core.inbox.status()
+    }
+
+    /// Lets a held driver take its first message.
+    pub fn release(&self) {
+        self.core.inbox.release();
+    }
+
+    /// A message for the next turn. Fails when it says nothing, is too large, the inbox is full or the agent is disposed.
+    pub fn send(&self, content: Vec<ContentBlock>, source: Source) -> Result<(), Failure> {
+        self.nudged(self.core.inbox.enqueue(Queued::new(content, source)?))
+    }
+
+    /// A message for the running turn, read at its next drain; while none is open, the same as [`LoopAgent::send`].
+    pub fn steer(&self, content: Vec<ContentBlock>, source: Source) -> Result<(), Failure> {
+        self.nudged(self.core.inbox.steer(Queued::new(content, source)?))
+    }
+
+    /// Context for the next request; never starts a turn. While a step is open it is held until the step ends.
+    pub async fn inject(&self, content: Vec<ContentBlock>, source: Source) -> Result<(), Failure> {
+        let logged = self.core.inject(Queued::new(content, source)?).await?;
+        if logged && self.status() == Status::Idle {
+            self.core.journal.flush().await.map_err(|message| Failure::new("flush-failed", message))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the open turn; while none is open, nothing.
+    pub fn abort(&self, reason: &str) {
+        self.core.inbox.abort(reason);
+    }
+
+    /// Ends the open turn and, unless `keep_inbox`, throws away what is queued.
+    pub fn cancel(&self, keep_inbox: bool) {
+        self.core.inbox.cancel(keep_inbox);
+        self.core.inbox.nudge();
+    }
+
+    /// Ends the agent and waits until nothing of it is left. Idempotent; concurrent callers share one chain.
+    ///
+    /// Cancel safe: the chain goes on without its caller. Must not be awaited from inside an event of the same agent; use
+    /// [`LoopAgent::start_dispose`] there.
+    pub async fn dispose(&self, reason: &str) {
+        self.start_dispose(reason);
+        // The sender is a field of `self`, so waiting cannot fail.
+        let _ = self.done.subscribe().wait_for(|done| *done).await;
+    }
+
+    /// Starts the same and returns at once.
+    pub fn start_dispose(&self, reason: &str) {
+        self.core.dispose(reason);
+    }
+
+    /// Returns when the agent is idle with nothing queued, or disposed.
+    pub async fn idle(&self) {
+        self.core.inbox.quiet().await;
+    }
+
+    /// Whether messages wait: queued ones, or unanswered ones of a resumed session.
+    pub fn has_pending(&self) -> bool {
+        self.core.inbox.has_pending()
+    }
+
+    /// The agent's tools, in the order the model sees them.
+    pub fn tools(&self) -> Arc<[ToolDefinition]> {
+        self.core.seams().tools.definitions()
+    }
+
+    /// Which plugin provides a tool.
+    pub fn tool_info(&self, name: &str) -> Option<dsh_seam::tools::ToolInfo> {
+        self.core.seams().tools.find(name)
+    }
+
+    /// One tool call outside of any turn, through the whole waterfall and all guards: turn 0, step 0.
+    pub async fn call_tool(&self, name: &str, arguments: &str) -> Result<Dispatch, Failure> {
+        let n = self.outside_calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let call = ToolCall { id: format!("call_0_0_{n}"), name: name.to_owned(), arguments: arguments.to_owned(), opaque: None };
+        let outcome = self.core.call_outside(call, &self.core.life).await;
+        for lifecycle in &self.core.seams().lifecycles {
+            lifecycle.turn_ended();
+        }
+        outcome.map_err(|error| error.to_failure())
+    }
+
+    /// The driver settles what was emitted where nothing could be awaited.
+    fn nudged(&self, result: Result<(), Failure>) -> Result<(), Failure> {
+        if result.is_ok() {
+            self.core.inbox.nudge();
+        }
+        result
+    }
+}
+
+/// Owns an agent: when it is dropped, the agent is disposed in the background.
+pub struct AgentOwner {
+    agent: Arc<LoopAgent>,
+}
+
+impl AgentOwner {
+    /// A handle that does not keep the agent alive by itself.
+    pub fn agent(&self) -> Arc<LoopAgent> {
+        self.agent.clone()
+    }
+}
+
+impl Deref for AgentOwner {
+    type Target = LoopAgent;
+
+    fn deref(&self) -> &LoopAgent {
+        &self.agent
+    }
+}
+
+impl Drop for AgentOwner {
+    fn drop(&mut self) {
+        self.agent.start_dispose("owner dropped");
+    }
+}

@@ -1,0 +1,93 @@
+//! The tool calls of one message: runs of neighbouring parallel-safe calls, single others, and a result for every call whatever happens.
+
+use dsh_seam::event::{Event, ToolCallEvent, ToolResultEvent};
+use dsh_seam::ids::StepRef;
+use dsh_seam::message::ToolCall;
+use dsh_seam::tools::{AgentTools, Dispatch, Outcome};
+use dsh_seam::waterfall::RunError;
+use futures::future::join_all;
+use tokio_util::sync::CancellationToken;
+
+use crate::core::Core;
+use crate::inbox::TurnToken;
+use crate::stop::Stop;
+
+/// Calls of a run that are started together: enough to hide latency, few enough for a small machine.
+const MAX_PARALLEL: usize = 8;
+
+impl Core {
+    /// Runs the calls in order. Every call gets exactly one result, also when the turn ends half way.
+    pub(crate) async fn batch(&self, at: StepRef, calls: Vec<ToolCall>, token: &TurnToken) -> Result<(), Stop> {
+        let mut stop: Option<Stop> = None;
+        for run in runs(&calls, self.seams().tools.as_ref()) {
+            if stop.is_none() && token.token().is_cancelled() {
+                stop = Some(Stop::Cancelled);
+            }
+            match &stop {
+                None => stop = self.run_together(at, run, token.token()).await?,
+                Some(stop) => self.answer_for(at, run, stop).await?,
+            }
+        }
+        if stop.is_none() && token.token().is_cancelled() {
+            stop = Some(Stop::Cancelled);
+        }
+        stop.map_or(Ok(()), Err)
+    }
+
+    /// All `tool/call`s, then the tools together, then all `tool/result`s.
+    async fn run_together(&self, at: StepRef, run: &[ToolCall], cancel: &CancellationToken) -> Result<Option<Stop>, RunError> {
+        for call in run {
+            self.log_call(at, call).await?;
+        }
+        let tools = &self.seams().tools;
+        let dispatches = match run {
+            [call] => vec![tools.dispatch(at, call.clone(), cancel).await],
+            run => join_all(run.iter().map(|call| tools.dispatch(at, call.clone(), cancel))).await,
+        };
+        let mut stop = None;
+        for (call, Dispatch { outcome, fatal }) in run.iter().zip(dispatches) {
+            self.log_result(at, call, outcome).await?;
+            stop = stop.or(fatal.map(Stop::from));
+        }
+        Ok(stop)
+    }
+
+    /// The results of calls that are not run any more.
+    async fn answer_for(&self, at: StepRef, run: &[ToolCall], stop: &Stop) -> Result<(), RunError> {
+        for call in run {
+            self.log_call(at, call).await?;
+            let outcome = match stop {
+                Stop::Cancelled => Outcome::error("aborted-before-dispatch", "Not run: the turn was aborted before this call was started."),
+                Stop::Fail(_) | Stop::Dead => Outcome::error("skipped", "Not run: a plugin failed at an earlier call of this message, which ended the turn."),
+            };
+            self.log_result(at, call, outcome).await?;
+        }
+        Ok(())
+    }
+
+    /// One call outside of any turn: the command `tool call`.
+    pub(crate) async fn call_outside(&self, call: ToolCall, cancel: &CancellationToken) -> Result<Dispatch, RunError> {
+        let at = StepRef::default();
+        self.log_call(at, &call).await?;
+        let dispatch = self.seams().tools.dispatch(at, call.clone(), cancel).await;
+        self.log_result(at, &call, dispatch.outcome.clone()).await?;
+        Ok(dispatch)
+    }
+
+    async fn log_call(&self, at: StepRef, call: &ToolCall) -> Result<(), RunError> {
+        let event = ToolCallEvent { turn: at.turn, step: at.step, call_id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.clone() };
+        self.journal.append(Event::ToolCall(event)).await.map(drop)
+    }
+
+    async fn log_result(&self, at: StepRef, call: &ToolCall, outcome: Outcome) -> Result<(), RunError> {
+        let Outcome { content, is_error, code, plugin } = outcome;
+        let event = ToolResultEvent { turn: at.turn, step: at.step, call_id: call.id.clone(), content, is_error, code, plugin };
+        self.journal.append(Event::ToolResult(event)).await.map(drop)
+    }
+}
+
+/// Cuts a batch into runs: neighbouring parallel-safe calls, at most [`MAX_PARALLEL`] of them, and single others.
+fn runs<'a>(calls: &'a [ToolCall], tools: &dyn AgentTools) -> Vec<&'a [ToolCall]> {
+    let safe = |call: &ToolCall| tools.find(&call.name).is_some_and(|tool| tool.annotations.parallel_safe);
+    calls.chunk_by(|left, right| safe(left) && safe(right)).flat_map(|run| run.chunks(MAX_PARALLEL)).collect()
+}

@@ -1,0 +1,195 @@
+//! What the driver, the handle and the plugins' contexts share, and the small moves that more than one of them makes.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use dsh_seam::event::{CompactionApplied, Event, LiveEvent, UserMessage, WaterfallChanged};
+use dsh_seam::failure::{Failure, Seam};
+use dsh_seam::ids::{AgentInfo, PluginName, StepRef};
+use dsh_seam::plugin::{Attached, Lifecycle};
+use dsh_seam::services::Services;
+use dsh_seam::session::{Flush, RegisteredSections};
+use dsh_seam::message::ToolSchema;
+use dsh_seam::tools::{AgentTools, Approvals, ToolDefinition};
+use dsh_seam::waterfall::{Change, Registered, RunError};
+use dsh_seam::waterfalls::{Request, RequestError, StepResult, TurnContinuation};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::inbox::{Inbox, Queued, TurnToken};
+use crate::journal::Journal;
+use crate::options::{AgentOptions, Text};
+use crate::step::Frames;
+
+/// One agent, as its driver and all handles share it.
+pub(crate) struct Core {
+    pub(crate) info: AgentInfo,
+    pub(crate) options: AgentOptions,
+    pub(crate) system_suffix: Text,
+    pub(crate) services: Services,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) inbox: Inbox,
+    pub(crate) seams: OnceLock<Seams>,
+    pub(crate) contexts: Contexts,
+    pub(crate) frames: Frames,
+    pub(crate) schemas: Mutex<Option<(Arc<[ToolDefinition]>, Arc<[ToolSchema]>)>>,
+    /// Cancelled when the agent is disposed.
+    pub(crate) life: CancellationToken,
+}
+
+/// The plugins' parts in one agent's life, in plugin order.
+pub(crate) struct Seams {
+    pub(crate) request: Arc<[Registered<Request>]>,
+    pub(crate) request_error: Arc<[Registered<RequestError>]>,
+    pub(crate) step_result: Arc<[Registered<StepResult>]>,
+    pub(crate) turn_continuation: Arc<[Registered<TurnContinuation>]>,
+    pub(crate) sections: Vec<RegisteredSections>,
+    pub(crate) flushes: Vec<(PluginName, Arc<dyn Flush>)>,
+    pub(crate) lifecycles: Vec<Arc<dyn Lifecycle>>,
+    pub(crate) order: Vec<PluginName>,
+    pub(crate) tools: Arc<dyn AgentTools>,
+    pub(crate) approvals: Arc<dyn Approvals>,
+    /// Dropped at the end: what the plugins keep for this agent.
+    pub(crate) _attached: Vec<Attached>,
+}
+
+impl Core {
+    /// The plugins' parts; there from the moment the agent is visible to anyone.
+    pub(crate) fn seams(&self) -> &Seams {
+        self.seams.get().expect("invariant: set by `AgentLoop::create` before the driver starts and before the agent is returned")
+    }
+
+    /// Takes context in: held while a step is open, logged at once otherwise. Returns whether it was logged.
+    pub(crate) async fn inject(&self, message: Queued) -> Result<bool, Failure> {
+        if self.inbox.status() == dsh_seam::event::Status::Disposed {
+            return Err(Failure::new("disposed", "the agent is disposed and takes no more messages"));
+        }
+        if !self.contexts.enter(&message) {
+            return Ok(false);
+        }
+        let logged = self.log_context(message).await;
+        self.contexts.leave();
+        logged.map(|()| true).map_err(|error| error.to_failure())
+    }
+
+    pub(crate) async fn log_context(&self, message: Queued) -> Result<(), RunError> {
+        self.journal.append(Event::ContextMessage(UserMessage { content: message.content, source: message.source })).await.map(drop)
+    }
+
+    /// Logs who changed what in a waterfall.
+    pub(crate) async fn log_changes(&self, at: StepRef, waterfall: Seam, changes: Vec<Change>) -> Result<(), RunError> {
+        for Change { plugin, what } in changes {
+            self.journal.append(Event::WaterfallChanged(WaterfallChanged { turn: at.turn, step: at.step, waterfall, plugin, call_id: None, what })).await?;
+        }
+        Ok(())
+    }
+
+    /// Logs the compactions of a waterfall, in the order made.
+    pub(crate) async fn log_compactions(&self, at: StepRef, compactions: Vec<dsh_seam::draft::Compaction>) -> Result<(), RunError> {
+        for compaction in compactions {
+            let dsh_seam::draft::Compaction { plugin, start, count, replacement } = compaction;
+            self.journal.append(Event::CompactionApplied(CompactionApplied { turn: at.turn, step: at.step, start, count, replacement, plugin })).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes of a draft as one line per plugin, in configuration order.
+    pub(crate) fn in_plugin_order(&self, changes: Vec<(PluginName, dsh_seam::event::ChangeKind)>) -> Vec<Change> {
+        let mut ordered: Vec<Change> = Vec::new();
+        for plugin in &self.seams().order {
+            let what: Vec<_> = changes.iter().filter(|(by, _)| by == plugin).map(|(_, kind)| *kind).collect();
+            if !what.is_empty() {
+                ordered.push(Change { plugin: plugin.clone(), what });
+            }
+        }
+        ordered
+    }
+
+    /// The open turn's token, if one is open.
+    pub(crate) fn token(&self) -> Option<Arc<TurnToken>> {
+        self.inbox.token()
+    }
+
+    /// The cancellation of the open turn, or of the agent's whole life while none is open.
+    pub(crate) fn cancellation(&self) -> CancellationToken {
+        self.token().map_or_else(|| self.life.clone(), |token| token.token().clone())
+    }
+
+    /// The tools as the model is told of them; made anew only when they changed.
+    pub(crate) fn tool_schemas(&self) -> Arc<[ToolSchema]> {
+        let definitions = self.seams().tools.definitions();
+        let mut known = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, schemas)) = &*known
+            && Arc::ptr_eq(of, &definitions)
+        {
+            return schemas.clone();
+        }
+        let schema = |tool: &ToolDefinition| ToolSchema { name: tool.name.clone(), description: tool.description.clone(), parameters: tool.parameters.clone(), strict: None };
+        let schemas: Arc<[ToolSchema]> = definitions.iter().map(schema).collect();
+        *known = Some((definitions, schemas.clone()));
+        schemas
+    }
+
+    /// Emits a live event and waits until it has settled.
+    pub(crate) async fn live(&self, event: LiveEvent) {
+        self.journal.live(event).await;
+    }
+}
+
+/// Context that waits for the end of the open step, and the gate that keeps it out of one.
+#[derive(Default)]
+pub(crate) struct Contexts {
+    inner: Mutex<Gate>,
+    left: Notify,
+}
+
+#[derive(Default)]
+struct Gate {
+    step_open: bool,
+    held: Vec<Queued>,
+    /// Context being logged right now, outside of a step.
+    in_flight: u32,
+}
+
+impl Contexts {
+    fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps `message` for the open step's end; otherwise the caller logs it and then calls [`Contexts::leave`].
+    fn enter(&self, message: &Queued) -> bool {
+        let mut gate = self.gate();
+        if gate.step_open {
+            gate.held.push(message.clone());
+            return false;
+        }
+        gate.in_flight += 1;
+        true
+    }
+
+    fn leave(&self) {
+        self.gate().in_flight -= 1;
+        self.left.notify_waiters();
+    }
+
+    /// A step opens: from here on context is held. Waits for what is being logged, so that nothing lands between a call and its result.
+    pub(crate) async fn step_opens(&self) {
+        self.gate().step_open = true;
+        loop {
+            let left = self.left.notified();
+            if self.gate().in_flight == 0 {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    /// What is held, or the step's end when nothing is.
+    pub(crate) fn take_or_close(&self) -> Vec<Queued> {
+        let mut gate = self.gate();
+        let held = std::mem::take(&mut gate.held);
+        if held.is_empty() {
+            gate.step_open = false;
+        }
+        held
+    }
+}

@@ -1,0 +1,198 @@
+//! The driver: one task per agent that takes turns from the inbox until the agent is disposed.
+//!
+//! This file and `step.rs`, `batch.rs` are all the loop logic there is. Whatever can be decided from the log is decided from the log
+//! (`log_state.rs`); whatever closes something reads there whether it is open.
+
+use std::sync::Arc;
+
+use dsh_seam::event::{ChangeKind, ErrorEvent, Event, LiveEvent, ReasonKind, Source, SteeringMessage, Trigger, TurnEnd, TurnReason, TurnStart, UserMessage};
+use dsh_seam::ids::{PluginName, StepRef};
+use dsh_seam::message::{ContentBlock, FinishReason};
+use dsh_seam::waterfall::{Chain, Change, Innermost, RunContext, RunError};
+use dsh_seam::waterfalls::{Decision, StepSummary, TurnContinuation};
+use tokio_util::sync::CancellationToken;
+
+use crate::core::Core;
+use crate::inbox::{Cause, Due, Queued, TurnToken};
+use crate::journal::in_words;
+use crate::step::StepDone;
+use crate::stop::{Fail, Stop};
+
+/// Takes turns until the agent is disposed.
+pub(crate) async fn drive(core: Arc<Core>) {
+    loop {
+        core.journal.settle_pending().await;
+        match core.inbox.wait_for_queued().await {
+            None => return,
+            Some(None) => {}
+            Some(Some(due)) => {
+                let mut next = Some(due);
+                while let Some(due) = next {
+                    core.journal.settle_pending().await;
+                    core.turn(due).await;
+                    next = core.inbox.hand_over();
+                    core.journal.settle_pending().await;
+                }
+            }
+        }
+    }
+}
+
+/// Awaits `work` unless the token is cancelled first; the token is looked at before the work.
+pub(crate) async fn guarded<T>(token: &CancellationToken, work: impl Future<Output = T>) -> Result<T, Stop> {
+    tokio::select! {
+        biased;
+        () = token.cancelled() => Err(Stop::Cancelled),
+        done = work => Ok(done),
+    }
+}
+
+impl Core {
+    /// One turn, from the drained messages to the flush.
+    async fn turn(&self, due: Due) {
+        let token = due.token.clone();
+        let Some(turn) = self.open_turn(due).await else { return };
+        let end = self.steps(turn, &token).await;
+        self.close_turn(turn, end).await;
+        self.flush_turn().await;
+        for lifecycle in &self.seams().lifecycles {
+            lifecycle.turn_ended();
+        }
+    }
+
+    /// Logs what was drained and opens the turn; none when the log is dead: what was drained but not logged is counted as lost.
+    async fn open_turn(&self, due: Due) -> Option<u32> {
+        let mut left = due.messages.len();
+        for Queued { content, source } in due.messages {
+            if self.journal.append(Event::UserMessage(UserMessage { content, source })).await.is_err() {
+                self.inbox.lose(left);
+                return None;
+            }
+            left -= 1;
+        }
+        let (turn, source) = {
+            let state = self.journal.state();
+            (state.last_turn + 1, state.unanswered.first().cloned().unwrap_or(Source::User))
+        };
+        let start = TurnStart { turn, trigger: Trigger::Message { source } };
+        self.journal.append(Event::TurnStart(start)).await.ok().map(|_| turn)
+    }
+
+    /// The steps of a turn. `Ok` is how it ended by itself.
+    async fn steps(&self, turn: u32, token: &TurnToken) -> Result<TurnReason, Stop> {
+        let mut head = None;
+        let max = self.options.max_steps;
+        for n in 1.. {
+            let at = StepRef { turn, step: n };
+            let last = max != 0 && n >= max;
+            let done = self.step(at, last, head.take(), token).await?;
+            let (decision, author) = self.continuation(at, &done, token).await?;
+            let cut = done.finish == FinishReason::MaxTokens;
+            let another_possible = !last && !cut;
+            let steered = done.steered || self.inbox.has_steering();
+            head = match decision {
+                Decision::OutOfBudget(message) => return Ok(TurnReason { message: Some(message), ..TurnReason::plain(ReasonKind::Budget) }),
+                Decision::Stop if another_possible && steered => None,
+                Decision::Stop if cut => return Ok(TurnReason::plain(ReasonKind::MaxTokens)),
+                Decision::Stop => return Ok(TurnReason::plain(ReasonKind::Completed)),
+                Decision::Proceed(_) if last => return Ok(TurnReason::plain(ReasonKind::MaxSteps)),
+                Decision::Proceed(text) => text.zip(author).filter(|(text, _)| !text.trim().is_empty()).map(|(text, plugin)| Queued {
+                    content: vec![ContentBlock::text(text)],
+                    source: Source::Plugin { plugin },
+                }),
+            };
+        }
+        unreachable!("the range of steps has no end")
+    }
+
+    /// Waterfall `agent/turn-continuation`. The step is closed already.
+    async fn continuation(&self, at: StepRef, done: &StepDone, token: &TurnToken) -> Result<(Decision, Option<PluginName>), Stop> {
+        let goes_on = done.finish != FinishReason::MaxTokens && (done.tool_calls > 0 || done.steered);
+        let proposal = if goes_on { Decision::Proceed(None) } else { Decision::Stop };
+        let listeners = self.seams().turn_continuation.clone();
+        if listeners.is_empty() {
+            return if token.token().is_cancelled() { Err(Stop::Cancelled) } else { Ok((proposal, None)) };
+        }
+        let summary = StepSummary {
+            finish: done.finish.clone(),
+            tool_calls: done.tool_calls,
+            steered: done.steered,
+            usage: done.usage,
+            session_usage: self.journal.state().session_usage,
+        };
+        let cx = RunContext::<TurnContinuation> { at, cancel: token.token().clone(), about: summary };
+        let innermost: Innermost<TurnContinuation> = Arc::new(|proposal| Box::pin(async move { Ok(proposal) }));
+        let (decision, changes) = guarded(token.token(), Chain::run(cx, listeners, self.journal.place(at, None), proposal, innermost)).await?;
+        Ok((decision?, author(changes)))
+    }
+
+    /// Takes all steering into the log, behind `head`, the text of a continuation. Returns how many messages there were.
+    pub(crate) async fn log_steering(&self, turn: u32, head: Option<Queued>) -> Result<usize, RunError> {
+        let messages: Vec<Queued> = head.into_iter().chain(self.inbox.drain_steering()).collect();
+        let count = messages.len();
+        for Queued { content, source } in messages {
+            self.journal.append(Event::SteeringMessage(SteeringMessage { turn, content, source })).await?;
+        }
+        Ok(count)
+    }
+
+    /// Closes what is open and says how the turn ended; nothing when the log is dead.
+    async fn close_turn(&self, turn: u32, end: Result<TurnReason, Stop>) {
+        let end = match end {
+            Err(Stop::Dead) => return drop(self.inbox.retire_token()),
+            Err(Stop::Fail(_)) if self.inbox.token().is_some_and(|token| token.cause().is_some()) => Err(Stop::Cancelled),
+            end => end,
+        };
+        if let Err(Stop::Fail(fail)) = &end
+            && self.log_failure(turn, fail).await.is_err()
+        {
+            return drop(self.inbox.retire_token());
+        }
+        let logged_error = self.journal.state().open.as_ref().and_then(|open| open.error.clone());
+        let reason = match (logged_error, self.inbox.retire_token(), end) {
+            (Some((code, message)), _, _) => TurnReason { kind: ReasonKind::Error, reason: None, code: Some(code), message: Some(message) },
+            (None, Some(Cause::Disposed(reason)), _) => TurnReason { reason: Some(reason), ..TurnReason::plain(ReasonKind::Disposed) },
+            (None, Some(Cause::Aborted(reason)), _) => TurnReason { reason: Some(reason), ..TurnReason::plain(ReasonKind::Aborted) },
+            (None, None, Ok(reason)) => reason,
+            (None, None, Err(_)) => TurnReason::plain(ReasonKind::Aborted),
+        };
+        // A failed append reports itself and ends the agent.
+        let _ = self.journal.append(Event::TurnEnd(TurnEnd { turn, reason })).await;
+    }
+
+    /// `error` and `agent/error`, once each.
+    async fn log_failure(&self, turn: u32, fail: &Fail) -> Result<(), RunError> {
+        let step = self.journal.state().open.as_ref().map_or(0, |open| open.last_step);
+        let event = ErrorEvent { turn, step, message: fail.message.clone(), code: fail.code.clone(), plugin: fail.plugin.clone() };
+        self.journal.append(Event::Error(event.clone())).await?;
+        self.live(LiveEvent::AgentError(event)).await;
+        Ok(())
+    }
+
+    /// Awaits the flush of session and plugins, within the deadline; a failure is reported and the next turn proceeds.
+    pub(crate) async fn flush_turn(&self) {
+        let mut failures = Vec::new();
+        if let Err(message) = self.journal.flush().await {
+            failures.push(("flush-failed".to_owned(), message, None));
+        }
+        for (plugin, flush) in &self.seams().flushes {
+            let deadline = self.options.deadlines.flush;
+            let failed = match tokio::time::timeout(deadline, flush.flush()).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("flushing plugin `{plugin}` took longer than {}", in_words(deadline)),
+            };
+            failures.push(("plugin-failed".to_owned(), failed, Some(plugin.clone())));
+        }
+        for (code, message, plugin) in failures {
+            tracing::warn!("{message}");
+            self.live(LiveEvent::AgentError(ErrorEvent { turn: 0, step: 0, message, code, plugin })).await;
+        }
+    }
+}
+
+/// Whose a final decision is: the outermost plugin that answered something else than the rest, or else the innermost that proposed it.
+fn author(changes: Vec<Change>) -> Option<PluginName> {
+    let outward = changes.iter().find(|change| change.what.contains(&ChangeKind::Outcome));
+    outward.or(changes.last()).map(|change| change.plugin.clone())
+}

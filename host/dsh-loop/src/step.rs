@@ -1,0 +1,330 @@
+//! One step: shape a request, call the model, shape its answer, run the tools it asked for, and close the step in the log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dsh_seam::draft::{DraftStart, FinishedDraft, RequestDraft, RequestFailure};
+use dsh_seam::event::{AssistantChunk, AssistantMessage, Event, RequestFailed, RequestSent, StepMark, UsageEvent};
+use dsh_seam::failure::{ModelFailure, Seam};
+use dsh_seam::ids::StepRef;
+use dsh_seam::llm::{ModelRequest, RequestedBy};
+use dsh_seam::message::{Chunk, ContentBlock, FinishReason, Message, Role, ToolSchema, Usage};
+use dsh_seam::view::{Frame, FrameHash, MessageList};
+use dsh_seam::waterfall::{Chain, Innermost, RunContext, RunError};
+use dsh_seam::waterfalls::{Recovery, Request, RequestError, StepResult};
+use futures::StreamExt;
+
+use crate::call_ids::make_unique;
+use crate::core::Core;
+use crate::driver::guarded;
+use crate::inbox::{Queued, TurnToken};
+use crate::options::Text;
+use crate::stop::Stop;
+
+/// How often one step may call the model: an outage is not waited out by one step.
+pub(crate) const MAX_ATTEMPTS: u32 = 10;
+
+/// What a step did.
+#[derive(Debug)]
+pub(crate) struct StepDone {
+    pub(crate) finish: FinishReason,
+    pub(crate) tool_calls: u32,
+    pub(crate) steered: bool,
+    pub(crate) usage: Option<Usage>,
+}
+
+/// One model request of a step.
+struct Attempt {
+    number: u32,
+    system: Text,
+    tools: Arc<[ToolSchema]>,
+    retry_of: Option<RequestFailure>,
+}
+
+impl Core {
+    /// One step. `last` when max-steps allows no other; `head` is the text of the continuation before it.
+    pub(crate) async fn step(&self, at: StepRef, last: bool, head: Option<Queued>, token: &TurnToken) -> Result<StepDone, Stop> {
+        if token.token().is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
+        self.log_steering(at.turn, head).await?;
+        self.contexts.step_opens().await;
+        self.journal.append(Event::StepStart(StepMark { turn: at.turn, step: at.step })).await?;
+        let mut spent = None;
+        let mut done = self.ask_and_act(at, token, &mut spent).await;
+        if let Err(Stop::Dead) = done {
+            return done;
+        }
+        if let Err(stop) = &done {
+            self.settle_broken_step(at, stop, spent).await?;
+        }
+        if let Ok(done) = &mut done
+            && !last
+            && done.finish != FinishReason::MaxTokens
+        {
+            done.steered = self.log_steering(at.turn, None).await? > 0;
+        }
+        loop {
+            let held = self.contexts.take_or_close();
+            if held.is_empty() {
+                break;
+            }
+            for message in held {
+                self.log_context(message).await?;
+            }
+        }
+        self.journal.append(Event::StepEnd(StepMark { turn: at.turn, step: at.step })).await?;
+        done
+    }
+
+    /// What a step that did not come to its end still owes the log: the interrupted message after an abort, and the usage.
+    async fn settle_broken_step(&self, at: StepRef, stop: &Stop, spent: Option<Usage>) -> Result<(), RunError> {
+        let (interrupted, usage) = {
+            let state = self.journal.state();
+            match state.open.as_ref().and_then(|turn| turn.step.as_ref()) {
+                Some(step) if !step.message_logged => {
+                    let interrupted = if *stop == Stop::Cancelled { step.stream.interrupted() } else { None };
+                    (interrupted, plus(spent, step.stream.usage()))
+                }
+                _ => (None, None),
+            }
+        };
+        if let Some(content) = interrupted {
+            self.journal.append(Event::AssistantMessage(AssistantMessage { turn: at.turn, step: at.step, content, interrupted: Some(true) })).await?;
+        }
+        self.log_usage(at, usage).await
+    }
+
+    async fn log_usage(&self, at: StepRef, usage: Option<Usage>) -> Result<(), RunError> {
+        let Some(usage) = usage else { return Ok(()) };
+        self.journal.append(Event::Usage(UsageEvent { turn: at.turn, step: at.step, usage, plugin: None })).await.map(drop)
+    }
+
+    /// The model's answer and the tools it asked for.
+    async fn ask_and_act(&self, at: StepRef, token: &TurnToken, spent: &mut Option<Usage>) -> Result<StepDone, Stop> {
+        let (answer, finish) = self.ask(at, token, spent).await?;
+        let answer = self.shape_answer(at, answer, &finish, token).await?;
+        let calls: Vec<_> = answer.tool_calls().cloned().collect();
+        let usage = {
+            let state = self.journal.state();
+            plus(spent.take(), state.open.as_ref().and_then(|turn| turn.step.as_ref()).and_then(|step| step.stream.usage()))
+        };
+        let content = Arc::unwrap_or_clone(answer).content;
+        self.journal.append(Event::AssistantMessage(AssistantMessage { turn: at.turn, step: at.step, content, interrupted: None })).await?;
+        self.log_usage(at, usage).await?;
+        let tool_calls = u32::try_from(calls.len()).unwrap_or(u32::MAX);
+        self.batch(at, calls, token).await?;
+        Ok(StepDone { finish, tool_calls, steered: false, usage })
+    }
+
+    /// Calls the model until it answers or nobody wants another attempt.
+    async fn ask(&self, at: StepRef, token: &TurnToken, spent: &mut Option<Usage>) -> Result<(Message, FinishReason), Stop> {
+        let place = self.journal.place(at, None);
+        let sections = &self.seams().sections;
+        let assemble = self.services.system_prompt.assemble(at, sections, &self.system_suffix, place.as_ref(), token.token());
+        let system = guarded(token.token(), assemble).await??.into();
+        let mut attempt = Attempt { number: 1, system, tools: self.tool_schemas(), retry_of: None };
+        loop {
+            let request = self.shape_request(at, &attempt, token).await?;
+            let failure = match self.call_model(at, request, token).await? {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            if token.token().is_cancelled() {
+                return Err(Stop::Cancelled);
+            }
+            let usage = self.journal.state().open.as_ref().and_then(|turn| turn.step.as_ref()).and_then(|step| step.stream.usage());
+            *spent = plus(spent.take(), usage);
+            self.log_request_failure(at, attempt.number, &failure).await?;
+            let wait = self.recover(at, attempt.number, &failure, token).await?;
+            guarded(token.token(), tokio::time::sleep(wait)).await?;
+            attempt.retry_of = Some(RequestFailure { failure, attempt: attempt.number });
+            attempt.number += 1;
+        }
+    }
+
+    async fn log_request_failure(&self, at: StepRef, attempt: u32, failure: &ModelFailure) -> Result<(), RunError> {
+        let ModelFailure { code, message, status, retry_after_ms } = failure.clone();
+        let event = RequestFailed { turn: at.turn, step: at.step, attempt, code, message, status, retry_after_ms };
+        self.journal.append(Event::RequestFailed(event)).await.map(drop)
+    }
+
+    /// Waterfall `agent/request-error`: how long to wait before the next attempt, or the failure when there is none.
+    async fn recover(&self, at: StepRef, attempt: u32, failure: &ModelFailure, token: &TurnToken) -> Result<Duration, Stop> {
+        let listeners = self.seams().request_error.clone();
+        if listeners.is_empty() {
+            return Err(failure.clone().into());
+        }
+        let about = RequestFailure { failure: failure.clone(), attempt };
+        let cx = RunContext::<RequestError> { at, cancel: token.token().clone(), about };
+        let innermost: Innermost<RequestError> = Arc::new(|()| Box::pin(async { Ok(Recovery::GiveUp) }));
+        let (recovery, _) = guarded(token.token(), Chain::run(cx, listeners, self.journal.place(at, None), (), innermost)).await?;
+        match recovery? {
+            Recovery::GiveUp => Err(failure.clone().into()),
+            Recovery::RetryAfterMs(_) if attempt >= MAX_ATTEMPTS => Err(Stop::fail(failure.code.clone(), format!("{} (after {MAX_ATTEMPTS} attempts)", failure.message))),
+            Recovery::RetryAfterMs(wait) => Ok(Duration::from_millis(wait.into())),
+        }
+    }
+
+    /// Waterfall `agent/request`, the entries it makes, and `request/sent`.
+    async fn shape_request(&self, at: StepRef, attempt: &Attempt, token: &TurnToken) -> Result<ModelRequest, Stop> {
+        let shaped = self.run_request_waterfall(at, attempt, token).await?;
+        let FinishedDraft { model, system, tools, sampling, messages, compactions, edits, changes } = shaped;
+        let compacted = !compactions.is_empty();
+        self.log_compactions(at, compactions).await?;
+        self.log_changes(at, Seam::Request, self.in_plugin_order(changes)).await?;
+        // Without edits the history now is what the draft made of it, with hashes and estimates kept.
+        let messages = if compacted && edits.is_empty() { MessageList::new(self.journal.state().history.clone()) } else { messages };
+        let Some(model) = model else {
+            let agent = &self.info.agent;
+            return Err(Stop::fail("no-model", format!("agent `{agent}` has no model; set one with `--model PROVIDER/MODEL`, or `model` of its `[[agents]]` entry")));
+        };
+        if let Err(parted) = messages.check_pairs() {
+            return Err(Stop::fail("invalid-request", format!("the request was not sent, since every provider would refuse it: {parted}")));
+        }
+        let hash = self.frames.hash(&Frame { model: &model, sampling: &sampling, system: &system, tools: &tools }).request(&messages.chain());
+        let (changed_system, changed_tools) = {
+            let state = self.journal.state();
+            let known = state.frame.as_ref();
+            (known.is_none_or(|(known, _)| **known != *system), known.is_none_or(|(_, known)| !Arc::ptr_eq(known, &tools) && **known != *tools))
+        };
+        let sent = RequestSent {
+            turn: at.turn,
+            step: at.step,
+            attempt: attempt.number,
+            model: model.to_string(),
+            sampling: (*sampling).clone(),
+            system: changed_system.then(|| system.to_string()),
+            tools: changed_tools.then(|| tools.clone()),
+            edits,
+            messages: u32::try_from(messages.len()).unwrap_or(u32::MAX),
+            hash,
+        };
+        self.journal.append(Event::RequestSent(sent)).await?;
+        let (agent, session) = (self.info.agent.clone(), self.info.session.clone());
+        Ok(ModelRequest { by: RequestedBy::Loop, agent, session, at, attempt: attempt.number, model, system, messages, tools, sampling })
+    }
+
+    async fn run_request_waterfall(&self, at: StepRef, attempt: &Attempt, token: &TurnToken) -> Result<FinishedDraft, Stop> {
+        let (history, last_usage) = {
+            let state = self.journal.state();
+            (state.history.clone(), state.last_usage)
+        };
+        let draft = Arc::new(RequestDraft::new(DraftStart {
+            model: self.options.model.clone(),
+            system: attempt.system.clone(),
+            tools: attempt.tools.clone(),
+            sampling: self.frames.sampling.clone(),
+            history,
+            last_usage,
+            retry_of: attempt.retry_of.clone(),
+            models: self.services.llm.clone(),
+        }));
+        let listeners = self.seams().request.clone();
+        if !listeners.is_empty() {
+            let cx = RunContext::<Request> { at, cancel: token.token().clone(), about: () };
+            let innermost: Innermost<Request> = Arc::new(|_| Box::pin(async { Ok(()) }));
+            let run = Chain::run(cx, listeners, self.journal.place(at, None), draft.clone(), innermost);
+            let (outcome, _) = guarded(token.token(), run).await?;
+            outcome?;
+        } else if token.token().is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
+        Ok(draft.finish())
+    }
+
+    /// Streams the answer into the log. The outer error is the turn's, the inner one the model's.
+    async fn call_model(&self, at: StepRef, request: ModelRequest, token: &TurnToken) -> Result<Result<(Message, FinishReason), ModelFailure>, Stop> {
+        let model = match self.services.llm.model(&request.model) {
+            Ok(model) => model,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let mut stream = match guarded(token.token(), model.stream(Arc::new(request))).await? {
+            Ok(stream) => stream,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        while let Some(chunk) = guarded(token.token(), stream.next()).await? {
+            let chunk = match chunk {
+                Ok(chunk) => chunk,
+                Err(failure) => return Ok(Err(failure)),
+            };
+            let last = matches!(chunk, Chunk::Finish { .. });
+            self.journal.append(Event::AssistantChunk(AssistantChunk { turn: at.turn, step: at.step, chunk })).await?;
+            if last {
+                break;
+            }
+        }
+        drop(stream);
+        let state = self.journal.state();
+        let step = state.open.as_ref().and_then(|turn| turn.step.as_ref());
+        Ok(step.map_or_else(|| Err(ModelFailure::new("stream-closed", "the step was closed under the stream")), |step| step.stream.finish()))
+    }
+
+    /// Waterfall `agent/step-result` and what holds for every answer: its ids are unique, cut output runs no tools.
+    async fn shape_answer(&self, at: StepRef, answer: Message, finish: &FinishReason, token: &TurnToken) -> Result<Arc<Message>, Stop> {
+        let mut answer = Arc::new(answer);
+        let listeners = self.seams().step_result.clone();
+        if !listeners.is_empty() {
+            let cx = RunContext::<StepResult> { at, cancel: token.token().clone(), about: () };
+            let innermost: Innermost<StepResult> = Arc::new(|message| Box::pin(async move { Ok(message) }));
+            let run = Chain::run(cx, listeners, self.journal.place(at, None), answer, innermost);
+            let (outcome, changes) = guarded(token.token(), run).await?;
+            answer = outcome?;
+            self.log_changes(at, Seam::StepResult, changes).await?;
+        }
+        if token.token().is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
+        let cut = *finish == FinishReason::MaxTokens;
+        let out_of_place = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult(_)) || (cut && matches!(block, ContentBlock::ToolCall(_)));
+        if answer.role != Role::Assistant || answer.content.iter().any(out_of_place) {
+            let content = answer.content.iter().filter(|block| !out_of_place(block)).cloned().collect();
+            answer = Arc::new(Message::assistant(content));
+        }
+        let state = self.journal.state();
+        Ok(make_unique(answer, at, |id| state.has_call(id)))
+    }
+}
+
+fn plus(left: Option<Usage>, right: Option<Usage>) -> Option<Usage> {
+    match (left, right) {
+        (Some(left), Some(right)) => Some(left.plus(right)),
+        (left, right) => left.or(right),
+    }
+}
+
+/// Hash and schemas of what seldom changes from step to step.
+pub(crate) struct Frames {
+    pub(crate) sampling: Arc<dsh_seam::message::Sampling>,
+    last: std::sync::Mutex<Option<LastFrame>>,
+}
+
+struct LastFrame {
+    model: String,
+    sampling: dsh_seam::message::Sampling,
+    system: String,
+    tools: Vec<ToolSchema>,
+    hash: FrameHash,
+}
+
+impl Frames {
+    pub(crate) fn new(sampling: dsh_seam::message::Sampling) -> Self {
+        Self { sampling: Arc::new(sampling), last: std::sync::Mutex::default() }
+    }
+
+    fn hash(&self, frame: &Frame<'_>) -> FrameHash {
+        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(known) = &*last
+            && known.model == frame.model
+            && known.sampling == *frame.sampling
+            && known.system == frame.system
+            && known.tools == frame.tools
+        {
+            return known.hash.clone();
+        }
+        let hash = FrameHash::new(frame);
+        let (model, sampling, system) = (frame.model.to_owned(), frame.sampling.clone(), frame.system.to_owned());
+        *last = Some(LastFrame { model, sampling, system, tools: frame.tools.to_vec(), hash: hash.clone() });
+        hash
+    }
+}
