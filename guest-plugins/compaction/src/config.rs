@@ -49,7 +49,9 @@ impl Budget {
     /// Checks the ranges.
     pub fn new(config: &Config) -> Result<Self, String> {
         let trigger = match (config.trigger_tokens, config.trigger_ratio) {
-            (Some(_), Some(_)) => return Err("`trigger-tokens` and `trigger-ratio` exclude each other: leave one out".to_owned()),
+            (Some(_), Some(_)) => {
+                return Err("`trigger-tokens` and `trigger-ratio` exclude each other: leave one out".to_owned());
+            }
             (Some(0), None) => return Err("`trigger-tokens` must be at least 1".to_owned()),
             (Some(tokens), None) => Trigger::Tokens(tokens),
             (None, ratio) => Trigger::Ratio(checked_ratio(ratio.unwrap_or(DEFAULT_TRIGGER_RATIO))?),
@@ -62,7 +64,9 @@ impl Budget {
         match self.trigger {
             Trigger::Tokens(tokens) => tokens,
             // A window has far fewer tokens than 2^52, so nothing is lost.
-            Trigger::Ratio(ratio) => window().map_or(TRIGGER_WITHOUT_WINDOW, |window| ((f64::from(window) * ratio) as u32).max(1)),
+            Trigger::Ratio(ratio) => {
+                window().map_or(TRIGGER_WITHOUT_WINDOW, |window| ((f64::from(window) * ratio) as u32).max(1))
+            }
         }
     }
 
@@ -73,7 +77,11 @@ impl Budget {
 }
 
 fn checked_ratio(ratio: f64) -> Result<f64, String> {
-    if ratio > 0.0 && ratio <= 1.0 { Ok(ratio) } else { Err(format!("`trigger-ratio` is {ratio}: it must be above 0 and at most 1")) }
+    if ratio > 0.0 && ratio <= 1.0 {
+        Ok(ratio)
+    } else {
+        Err(format!("`trigger-ratio` is {ratio}: it must be above 0 and at most 1"))
+    }
 }
 
 #[cfg(test)]
@@ -106,7 +114,9 @@ mod tests {
         check(
             r#"{"keep":1}"#,
             None,
-            Err("unknown field `keep`, expected one of `trigger-tokens`, `trigger-ratio`, `keep-tokens`, `summarize` at line 1 column 7"),
+            Err(
+                "unknown field `keep`, expected one of `trigger-tokens`, `trigger-ratio`, `keep-tokens`, `summarize` at line 1 column 7",
+            ),
         );
     }
 }

@@ -104,7 +104,10 @@ fn outlines(request: &LlmRequest) -> Result<Vec<Outline>, Failure> {
         let start = outlines.len() as u32;
         let piece: Vec<MessageOutline> = request.outline(start, OUTLINES_AT_ONCE.min(total - start))?;
         if piece.is_empty() {
-            return Err(Failure::new("compaction-outline", format!("the host gave no outline from message {start} on")));
+            return Err(Failure::new(
+                "compaction-outline",
+                format!("the host gave no outline from message {start} on"),
+            ));
         }
         outlines.extend(piece.iter().map(Outline::from));
     }

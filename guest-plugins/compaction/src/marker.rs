@@ -23,7 +23,8 @@ pub fn count_with(count: u32, earlier: Option<&str>) -> u32 {
 
 fn count_in(text: &str) -> Option<u32> {
     let (number, rest) = text.split_once(' ')?;
-    let known = ONE.strip_prefix(' ').is_some_and(|one| rest.starts_with(one)) || SEVERAL.strip_prefix(' ').is_some_and(|many| rest.starts_with(many));
+    let known = ONE.strip_prefix(' ').is_some_and(|one| rest.starts_with(one))
+        || SEVERAL.strip_prefix(' ').is_some_and(|many| rest.starts_with(many));
     number.parse().ok().filter(|_| known)
 }
 
@@ -95,13 +96,19 @@ mod tests {
         );
         assert_eq!(quote_of(&marker), Some("fix the bug"));
         assert_eq!(quote_of("fix"), None);
-        assert_eq!(without_summary(3, Some("fix the bug"), 40), "3 earlier messages were left out here to fit the context window.");
+        assert_eq!(
+            without_summary(3, Some("fix the bug"), 40),
+            "3 earlier messages were left out here to fit the context window."
+        );
     }
 
     #[test]
     fn summaries() {
         let marker = with_summary(3, " Goal: x ");
-        assert_eq!(marker, "3 earlier messages were left out here to fit the context window. This is a summary of them:\n\nGoal: x");
+        assert_eq!(
+            marker,
+            "3 earlier messages were left out here to fit the context window. This is a summary of them:\n\nGoal: x"
+        );
         assert_eq!(summary_of(&marker), "Goal: x");
         assert_eq!(summary_of("other"), "other");
     }

@@ -96,7 +96,10 @@ fn index(at: usize) -> u32 {
 
 /// The opening: everything up to the first answer or the first marker. It goes too when it would take half of the room.
 fn head_end(outlines: &[Outline], most: u32) -> usize {
-    let end = outlines.iter().position(|outline| outline.is_assistant || outline.is_summary || outline.has_results).unwrap_or(outlines.len());
+    let end = outlines
+        .iter()
+        .position(|outline| outline.is_assistant || outline.is_summary || outline.has_results)
+        .unwrap_or(outlines.len());
     let tokens = outlines[..end].iter().fold(0_u32, |sum, outline| sum.saturating_add(outline.tokens));
     if tokens > most { 0 } else { end }
 }

@@ -70,7 +70,8 @@ fn usable(message: &Message, finish: &FinishReason) -> Result<String, String> {
 }
 
 fn prompt(transcript: &str, earlier: Option<&str>) -> String {
-    let notes = earlier.map(|text| format!("<earlier-notes>\n{}\n</earlier-notes>\n\n", summary_of(text))).unwrap_or_default();
+    let notes =
+        earlier.map(|text| format!("<earlier-notes>\n{}\n</earlier-notes>\n\n", summary_of(text))).unwrap_or_default();
     format!("{notes}<conversation>\n{transcript}</conversation>\n\nWrite the notes.")
 }
 
@@ -125,11 +126,24 @@ mod tests {
 
     #[test]
     fn messages_as_text() {
-        let call = ToolCall { id: "c1".to_owned(), name: "read".to_owned(), arguments: "{\"path\":\"a\"}".to_owned(), opaque: None };
-        let result = ToolResult { call_id: "c1".to_owned(), content: vec![ResultBlock::text("x".repeat(3_000))], is_error: true, cache: None };
+        let call = ToolCall {
+            id: "c1".to_owned(),
+            name: "read".to_owned(),
+            arguments: "{\"path\":\"a\"}".to_owned(),
+            opaque: None,
+        };
+        let result = ToolResult {
+            call_id: "c1".to_owned(),
+            content: vec![ResultBlock::text("x".repeat(3_000))],
+            is_error: true,
+            cache: None,
+        };
         let mut text = String::new();
         show_message(&Message::user(" hello "), &mut text);
-        show_message(&Message { role: Role::Assistant, content: vec![ContentBlock::text("hm"), ContentBlock::ToolCall(call)] }, &mut text);
+        show_message(
+            &Message { role: Role::Assistant, content: vec![ContentBlock::text("hm"), ContentBlock::ToolCall(call)] },
+            &mut text,
+        );
         show_message(&Message { role: Role::User, content: vec![ContentBlock::ToolResult(result)] }, &mut text);
         let cut = format!("{} [952 bytes cut]", "x".repeat(2_048));
         assert_eq!(text, format!("[user] hello\n[assistant] hm\n[call] read {{\"path\":\"a\"}}\n[error] {cut}\n"));

@@ -38,7 +38,8 @@ mod tests {
     fn check(text: &str, expect: &str) {
         let arguments = format!("{{\"text\":\"{text}\"}}");
         let call = ToolCall { id: "call_1".to_owned(), name: "echo".to_owned(), arguments, opaque: None };
-        let outcome = Echo.tools()[0].run(&Call { at: Step { turn: 1, step: 1 }, call }).map(|outcome| outcome.to_text());
+        let outcome =
+            Echo.tools()[0].run(&Call { at: Step { turn: 1, step: 1 }, call }).map(|outcome| outcome.to_text());
         assert_eq!(outcome, Ok(expect.to_owned()));
     }
 

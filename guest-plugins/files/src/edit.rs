@@ -38,7 +38,11 @@ fn apply(text: &str, edits: &[Replacement]) -> Result<String, String> {
         match occurrences(&text, old) {
             1 => text = text.replacen(old.as_str(), new, 1),
             0 => return Err(format!("edit {number}: `old` does not occur{}", why_not(&text, old))),
-            count => return Err(format!("edit {number}: `old` occurs {count} times, not once; add lines around it until it is unique")),
+            count => {
+                return Err(format!(
+                    "edit {number}: `old` occurs {count} times, not once; add lines around it until it is unique"
+                ));
+            }
         }
     }
     Ok(text)
@@ -84,12 +88,28 @@ mod tests {
         check("a b c", &[("a", "x"), ("c", "")], Ok("x b "));
         check("a b", &[("a", "bb"), ("bb b", "c")], Ok("c"));
         check("a b", &[("a", "x"), ("z", "y")], Err("edit 2: `old` does not occur; read the file again"));
-        check("a a", &[("a", "x")], Err("edit 1: `old` occurs 2 times, not once; add lines around it until it is unique"));
-        check("aaa", &[("aa", "x")], Err("edit 1: `old` occurs 2 times, not once; add lines around it until it is unique"));
-        check("éé", &[("é", "x")], Err("edit 1: `old` occurs 2 times, not once; add lines around it until it is unique"));
+        check(
+            "a a",
+            &[("a", "x")],
+            Err("edit 1: `old` occurs 2 times, not once; add lines around it until it is unique"),
+        );
+        check(
+            "aaa",
+            &[("aa", "x")],
+            Err("edit 1: `old` occurs 2 times, not once; add lines around it until it is unique"),
+        );
+        check(
+            "éé",
+            &[("é", "x")],
+            Err("edit 1: `old` occurs 2 times, not once; add lines around it until it is unique"),
+        );
         check("a", &[("", "x")], Err("edit 1: `old` is empty; use `write` for a new file"));
         check("a\r\nb", &[("a\nb", "x")], Err("edit 1: `old` does not occur; the file's lines end in CR LF"));
-        check("a\tb", &[("a b", "x")], Err("edit 1: `old` does not occur; it does with other white space: copy it exactly"));
+        check(
+            "a\tb",
+            &[("a b", "x")],
+            Err("edit 1: `old` does not occur; it does with other white space: copy it exactly"),
+        );
     }
 
     #[test]
@@ -98,9 +118,13 @@ mod tests {
         let file = dir.path().join("a");
         std::fs::write(&file, "one two").expect("a file");
         let root = root(dir.path());
-        let edits = [Replacement { old: "one".into(), new: "1".into() }, Replacement { old: "three".into(), new: "3".into() }];
+        let edits =
+            [Replacement { old: "one".into(), new: "1".into() }, Replacement { old: "three".into(), new: "3".into() }];
         let message = edit(&root, "a", &edits).map_err(|problem| problem.to_string());
-        assert_eq!(message, Err("nothing was changed in `a`: edit 2: `old` does not occur; read the file again".to_owned()));
+        assert_eq!(
+            message,
+            Err("nothing was changed in `a`: edit 2: `old` does not occur; read the file again".to_owned())
+        );
         assert_eq!(std::fs::read_to_string(&file).expect("a file"), "one two");
         assert_eq!(edit(&root, "a", &edits[..1]), Ok("made 1 edit in `a`".to_owned()));
         assert_eq!(std::fs::read_to_string(&file).expect("a file"), "1 two");

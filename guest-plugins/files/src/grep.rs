@@ -28,7 +28,9 @@ struct Found {
 /// Lines `path:line:text` that match, files in order.
 pub fn grep(root: &Root, pattern: &str, path: Option<&str>, glob: Option<&str>) -> Result<String, Problem> {
     let regex = RegexBuilder::new(pattern).size_limit(MAX_REGEX_BYTES).build();
-    let regex = regex.map_err(|error| Problem::BadPattern { message: format!("`{pattern}` is not a regular expression: {error}") })?;
+    let regex = regex.map_err(|error| Problem::BadPattern {
+        message: format!("`{pattern}` is not a regular expression: {error}"),
+    })?;
     let filter = glob.map(Filter::new).transpose()?;
     let mut found = Found::default();
     let mut whole = true;
@@ -98,7 +100,8 @@ fn cut(line: &str) -> String {
 fn shown(found: Found, whole: bool) -> String {
     let mut text = if found.lines.is_empty() { "no line matches".to_owned() } else { found.lines.join("\n") };
     if found.more {
-        text += &format!("\n[there is more: the first {MAX_LINES} lines are shown; narrow `path`, `glob` or `pattern`]");
+        text +=
+            &format!("\n[there is more: the first {MAX_LINES} lines are shown; narrow `path`, `glob` or `pattern`]");
     } else if !whole {
         text += "\n[there is more: not all files were looked at; narrow `path`]";
     }
@@ -113,7 +116,13 @@ mod tests {
     use super::*;
     use crate::root::tests::root;
 
-    fn check(files: &[(&str, &[u8])], pattern: &str, path: Option<&str>, glob: Option<&str>, expect: Result<&str, &str>) {
+    fn check(
+        files: &[(&str, &[u8])],
+        pattern: &str,
+        path: Option<&str>,
+        glob: Option<&str>,
+        expect: Result<&str, &str>,
+    ) {
         let dir = tempfile::tempdir().expect("a directory");
         for (file, content) in files {
             let path = dir.path().join(file);

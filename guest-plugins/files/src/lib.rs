@@ -102,16 +102,25 @@ impl ToolProvider for Files {
                 .typed(|args: List, call| answer(walk::list(&root(call), &args.path))),
             looks("glob", "Finds files by a glob, sorted.")
                 .typed(|args: GlobArgs, call| answer(walk::glob(&root(call), &args.pattern, args.path.as_deref()))),
-            looks("grep", "Searches files by a regular expression; answers with lines `path:line:text`.").typed(|args: Grep, call| {
-                answer(grep::grep(&root(call), &args.pattern, args.path.as_deref(), args.glob.as_deref()))
-            }),
+            looks("grep", "Searches files by a regular expression; answers with lines `path:line:text`.").typed(
+                |args: Grep, call| {
+                    answer(grep::grep(&root(call), &args.pattern, args.path.as_deref(), args.glob.as_deref()))
+                },
+            ),
         ]
     }
 }
 
 /// The workspace as this call sees it.
 fn root(call: &Call) -> Root<'_> {
-    Root::new("", Who { granted: Box::new(|| granted(call)), plugin: Box::new(|| own_name(call)), cancelled: Box::new(|| call.cancelled()) })
+    Root::new(
+        "",
+        Who {
+            granted: Box::new(|| granted(call)),
+            plugin: Box::new(|| own_name(call)),
+            cancelled: Box::new(|| call.cancelled()),
+        },
+    )
 }
 
 /// What the call may read, for messages and for searches without a path.

@@ -6,23 +6,59 @@ use std::fmt;
 #[derive(Debug, PartialEq)]
 pub enum Problem {
     /// Absolute, or above the workspace.
-    Outside { path: String, hint: String },
+    Outside {
+        path: String,
+        hint: String,
+    },
     /// Below no granted directory, or below one that is granted for reading only.
-    NotGranted { path: String, verb: &'static str, hint: String },
+    NotGranted {
+        path: String,
+        verb: &'static str,
+        hint: String,
+    },
     /// A symbolic link on the way leads out of the granted directory.
-    LinkOutside { path: String, link: String, hint: String },
-    NotFound { path: String, hint: String },
-    NotAFile { path: String },
-    NotADirectory { path: String },
-    Binary { path: String },
-    TooLarge { path: String, bytes: u64, most: u64 },
+    LinkOutside {
+        path: String,
+        link: String,
+        hint: String,
+    },
+    NotFound {
+        path: String,
+        hint: String,
+    },
+    NotAFile {
+        path: String,
+    },
+    NotADirectory {
+        path: String,
+    },
+    Binary {
+        path: String,
+    },
+    TooLarge {
+        path: String,
+        bytes: u64,
+        most: u64,
+    },
     /// The file ends before the first line that was asked for.
-    NoSuchLine { path: String, lines: u64 },
+    NoSuchLine {
+        path: String,
+        lines: u64,
+    },
     /// An edit that does not fit: nothing was changed.
-    Edit { path: String, message: String },
-    BadPattern { message: String },
+    Edit {
+        path: String,
+        message: String,
+    },
+    BadPattern {
+        message: String,
+    },
     /// What the operating system said.
-    Io { path: String, verb: &'static str, message: String },
+    Io {
+        path: String,
+        verb: &'static str,
+        message: String,
+    },
     Cancelled,
 }
 
@@ -63,7 +99,10 @@ impl fmt::Display for Problem {
             Self::NotADirectory { path } => write!(f, "`{path}` is not a directory"),
             Self::Binary { path } => write!(f, "`{path}` is not a text file (it is not UTF-8 text)"),
             Self::TooLarge { path, bytes, most } => {
-                write!(f, "`{path}` is too large: {bytes} bytes, at most {most} are read at once; use `start-line` and `lines`, or `grep`")
+                write!(
+                    f,
+                    "`{path}` is too large: {bytes} bytes, at most {most} are read at once; use `start-line` and `lines`, or `grep`"
+                )
             }
             Self::NoSuchLine { path, lines: 1 } => write!(f, "`{path}` has only 1 line"),
             Self::NoSuchLine { path, lines } => write!(f, "`{path}` has only {lines} lines"),

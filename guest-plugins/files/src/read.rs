@@ -126,8 +126,7 @@ mod tests {
     #[test]
     fn too_large() {
         let text = "line\n".repeat(300_000);
-        let message =
-            "`a` is too large: 1500000 bytes, at most 1048576 are read at once; use `start-line` and `lines`, or `grep`";
+        let message = "`a` is too large: 1500000 bytes, at most 1048576 are read at once; use `start-line` and `lines`, or `grep`";
         check(text.as_bytes(), None, None, Err(message));
         check(text.as_bytes(), Some(299_999), Some(1), Ok("line\n"));
     }

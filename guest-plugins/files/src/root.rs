@@ -67,7 +67,10 @@ impl<'a> Root<'a> {
     /// The place of a path as the model wrote it. `..` is resolved by the text alone, so that a link cannot bend it.
     pub fn place(&self, path: &str, verb: Verb) -> Result<Place, Problem> {
         if path.contains('\0') {
-            return Err(Problem::Outside { path: path.replace('\0', "\\0"), hint: "a path has no zero byte".to_owned() });
+            return Err(Problem::Outside {
+                path: path.replace('\0', "\\0"),
+                hint: "a path has no zero byte".to_owned(),
+            });
         }
         // Only `/` separates here: a backslash is a character of a name.
         let normal = normalise(&path.trim_end_matches('/').replace('\\', "\u{1}"));
@@ -97,7 +100,8 @@ impl<'a> Root<'a> {
             return Ok(vec![whole]);
         }
         let mut starts: Vec<Place> = Vec::new();
-        let mut granted: Vec<String> = (self.who.granted)().iter().map(|(path, _)| normalise(path).as_str().to_owned()).collect();
+        let mut granted: Vec<String> =
+            (self.who.granted)().iter().map(|(path, _)| normalise(path).as_str().to_owned()).collect();
         granted.sort();
         for path in granted {
             let covered = starts.iter().any(|start| Path::new(&path).starts_with(&start.shown));
@@ -173,7 +177,11 @@ impl<'a> Root<'a> {
 
     fn outside_hint(&self, verb: Verb) -> String {
         let plugin = (self.who.plugin)();
-        format!("{} is granted, and `--grant {plugin}={}:PATH` grants a directory of the workspace", self.granted_text(), verb.grant())
+        format!(
+            "{} is granted, and `--grant {plugin}={}:PATH` grants a directory of the workspace",
+            self.granted_text(),
+            verb.grant()
+        )
     }
 
     fn granted_text(&self) -> String {
@@ -215,11 +223,15 @@ pub mod tests {
     /// A workspace for tests; `docs` is what messages say is granted.
     pub fn root(base: &Path) -> Root<'static> {
         let granted = || vec![("docs".to_owned(), false)];
-        Root::new(base, Who { granted: Box::new(granted), plugin: Box::new(|| "files".to_owned()), cancelled: Box::new(|| false) })
+        Root::new(
+            base,
+            Who { granted: Box::new(granted), plugin: Box::new(|| "files".to_owned()), cancelled: Box::new(|| false) },
+        )
     }
 
     fn check(path: &str, expect: Result<&str, &str>) {
-        let got = root(Path::new("")).place(path, Verb::Read).map(|place| place.shown).map_err(|problem| problem.to_string());
+        let got =
+            root(Path::new("")).place(path, Verb::Read).map(|place| place.shown).map_err(|problem| problem.to_string());
         assert_eq!(got, expect.map(str::to_owned).map_err(str::to_owned), "{path}");
     }
 

@@ -78,7 +78,11 @@ fn shown(lines: &[String], cut: bool, nothing: &str) -> String {
 
 /// Calls `visit` for each file below a place, with its path relative to that place, names in order, until it answers false. Links
 /// are files when they lead to one; links to directories are not followed, and `.git` is not entered. False: not all was seen.
-pub fn walk(root: &Root, start: &Place, visit: &mut dyn FnMut(&Place, &str) -> Result<bool, Problem>) -> Result<bool, Problem> {
+pub fn walk(
+    root: &Root,
+    start: &Place,
+    visit: &mut dyn FnMut(&Place, &str) -> Result<bool, Problem>,
+) -> Result<bool, Problem> {
     let mut walked = 0;
     let mut whole = true;
     // Directories still to do, the next one last.

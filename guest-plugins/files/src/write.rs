@@ -87,8 +87,10 @@ mod tests {
     use crate::root::tests::root;
 
     fn names(dir: &std::path::Path) -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> = fs::read_dir(dir)
+            .expect("a directory")
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
         names.sort();
         names
     }

@@ -7,8 +7,8 @@ const META: [char; 13] = [';', '&', '|', '<', '>', '(', ')', '{', '}', '`', '\n'
 
 /// Words that only lead to the command proper.
 const LEADING_WORDS: [&str; 21] = [
-    "sudo", "doas", "env", "command", "exec", "nohup", "time", "nice", "builtin", "eval", "xargs", "then", "do", "else", "if", "while",
-    "until", "!", "bash", "sh", "zsh",
+    "sudo", "doas", "env", "command", "exec", "nohup", "time", "nice", "builtin", "eval", "xargs", "then", "do",
+    "else", "if", "while", "until", "!", "bash", "sh", "zsh",
 ];
 
 /// Whether a line is one plain command: no chaining, substitution, redirection, grouping or comment. Quotes do not excuse any.
@@ -25,7 +25,9 @@ pub fn readings(command: &str) -> Vec<String> {
             readings.push(text);
         }
     };
-    let parts = command.split([';', '&', '|', '(', ')', '{', '}', '`', '\n', '\r', '<', '>']).map(|part| part.trim_end_matches('$'));
+    let parts = command
+        .split([';', '&', '|', '(', ')', '{', '}', '`', '\n', '\r', '<', '>'])
+        .map(|part| part.trim_end_matches('$'));
     for part in std::iter::once(command).chain(parts) {
         add(part.trim().to_owned());
         add(one_blank(part));
@@ -61,7 +63,9 @@ fn leads_on(word: &str) -> bool {
 }
 
 fn is_assignment(word: &str) -> bool {
-    word.split_once('=').is_some_and(|(name, _)| !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_'))
+    word.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')
+    })
 }
 
 #[cfg(test)]
@@ -73,7 +77,20 @@ mod tests {
         for command in ["ls -l", "git commit -m 'a b'", "echo $HOME", ""] {
             assert!(is_plain(command), "{command}");
         }
-        for command in ["a; b", "a && b", "a | b", "echo $(b)", "echo `b`", "a\nb", "a > b", "a < b", "a & ", "echo \"a;b\"", "${a:-b}", "a #b"] {
+        for command in [
+            "a; b",
+            "a && b",
+            "a | b",
+            "echo $(b)",
+            "echo `b`",
+            "a\nb",
+            "a > b",
+            "a < b",
+            "a & ",
+            "echo \"a;b\"",
+            "${a:-b}",
+            "a #b",
+        ] {
             assert!(!is_plain(command), "{command}");
         }
     }

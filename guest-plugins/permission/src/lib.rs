@@ -60,13 +60,22 @@ mod tests {
             {"tool":"*","path":"secrets/**","action":"deny"},
             {"tool":"write","action":"ask"}]}"#;
         let plugin = Permission::new(serde_json::from_str(config).expect("a configuration")).expect("a plugin");
-        let annotations = Annotations { read_only: false, destructive: false, idempotent: false, open_world: false, parallel_safe: false };
+        let annotations = Annotations {
+            read_only: false,
+            destructive: false,
+            idempotent: false,
+            open_world: false,
+            parallel_safe: false,
+        };
         let info = ToolInfo { name: tool.to_owned(), plugin: "files".to_owned(), annotations };
-        let call = ToolCall { id: "c".to_owned(), name: tool.to_owned(), arguments: arguments.to_owned(), opaque: None };
+        let call =
+            ToolCall { id: "c".to_owned(), name: tool.to_owned(), arguments: arguments.to_owned(), opaque: None };
         match Guard::check(&plugin, Step { turn: 1, step: 1 }, &call, &info).expect("a verdict") {
             Verdict::Abstain => "abstain".to_owned(),
             Verdict::Deny(text) => format!("deny: {text}"),
-            Verdict::Ask(question) => format!("ask: {} | {} | {:?}", question.title, question.detail, question.remember),
+            Verdict::Ask(question) => {
+                format!("ask: {} | {} | {:?}", question.title, question.detail, question.remember)
+            }
         }
     }
 

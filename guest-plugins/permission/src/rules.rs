@@ -102,7 +102,8 @@ impl Judgement {
 impl Rules {
     /// Parses the globs; the message names the rule by its place from 1.
     pub fn new(config: Config) -> Result<Self, String> {
-        let rules = config.rules.into_iter().enumerate().map(|(at, rule)| Rule::new(at + 1, rule)).collect::<Result<_, _>>()?;
+        let rules =
+            config.rules.into_iter().enumerate().map(|(at, rule)| Rule::new(at + 1, rule)).collect::<Result<_, _>>()?;
         Ok(Self { default: config.default, rules })
     }
 
@@ -130,13 +131,20 @@ impl Rules {
             Some(rule) => (rule.action, rule.label.clone()),
             None => (self.default, "no rule matches and the default".to_owned()),
         };
-        Judgement { action, reason, path: path.map(|path| path.as_str().to_owned()), command: command.map(str::to_owned) }
+        Judgement {
+            action,
+            reason,
+            path: path.map(|path| path.as_str().to_owned()),
+            command: command.map(str::to_owned),
+        }
     }
 }
 
 impl Rule {
     fn new(number: usize, config: RuleConfig) -> Result<Self, String> {
-        let bad = |key: &str, text: &str, error: dsh_glob::GlobError| format!("rule {number}: `{key} = \"{text}\"` is not a glob: {error}");
+        let bad = |key: &str, text: &str, error: dsh_glob::GlobError| {
+            format!("rule {number}: `{key} = \"{text}\"` is not a glob: {error}")
+        };
         let tool = Glob::text(&config.tool).map_err(|error| bad("tool", &config.tool, error))?;
         let mut label = format!("rule {number} (tool `{}`", config.tool);
         let path = match &config.path {
@@ -161,7 +169,10 @@ impl Rule {
         let tightens = self.action != Action::Allow;
         self.tool.matches(tool)
             && self.path.as_ref().is_none_or(|rule| path.is_some_and(|path| rule.matches(path, tightens)))
-            && self.command.as_ref().is_none_or(|glob| command.is_some_and(|command| matches_command(glob, command, tightens)))
+            && self
+                .command
+                .as_ref()
+                .is_none_or(|glob| command.is_some_and(|command| matches_command(glob, command, tightens)))
     }
 }
 
@@ -215,7 +226,7 @@ mod tests {
         check(&rules, "read", r#"{"path":"secrets/a"}"#, Deny);
         check(&rules, "read", r#"{"path":"docs/../secrets/a"}"#, Deny);
         check(&rules, "read", r#"{"path":"docs\\..\\secrets//a"}"#, Deny);
-        check(&rules, "read", r#"{"path":"/work/secrets/a"}"#, Deny);
+        check(&rules, "read", r#"{"path":"/srv/secrets/a"}"#, Deny);
         check(&rules, "read", r#"{"path":"../ws/secrets/a"}"#, Deny);
         check(&rules, "read", "{}", Allow);
         check(&rules, "write", r#"{"path":"a"}"#, Ask);
@@ -223,7 +234,9 @@ mod tests {
 
     #[test]
     fn an_allowed_call_is_allowed_for_all_its_paths() {
-        let rules = rules(r#"{"default":"deny","rules":[{"tool":"*","path":"docs/**","action":"allow"},{"tool":"*","path":"src/*","action":"allow"}]}"#);
+        let rules = rules(
+            r#"{"default":"deny","rules":[{"tool":"*","path":"docs/**","action":"allow"},{"tool":"*","path":"src/*","action":"allow"}]}"#,
+        );
         check(&rules, "copy", r#"{"source":"docs/a","target":"src/b"}"#, Allow);
         check(&rules, "copy", r#"{"source":"docs/a","target":"lib/b"}"#, Deny);
         check(&rules, "copy", "{}", Deny);
@@ -237,7 +250,9 @@ mod tests {
         check(&inside, "read", r#"{"path":"/etc/passwd"}"#, Ask);
         check(&inside, "read", r#"{"path":"../x"}"#, Ask);
         check(&inside, "read", r#"{"path":"~/x"}"#, Ask);
-        let named = rules(r#"{"rules":[{"tool":"*","path":"/tmp/**","action":"allow"},{"tool":"*","path":"../lib/**","action":"allow"}]}"#);
+        let named = rules(
+            r#"{"rules":[{"tool":"*","path":"/tmp/**","action":"allow"},{"tool":"*","path":"../lib/**","action":"allow"}]}"#,
+        );
         check(&named, "read", r#"{"path":"/tmp/x"}"#, Allow);
         check(&named, "read", r#"{"path":"../lib/x"}"#, Allow);
         check(&named, "read", r#"{"path":"/tmp/../etc/x"}"#, Ask);
@@ -270,8 +285,14 @@ mod tests {
             };
             assert!(got.starts_with(expect), "{json}: {got}");
         }
-        check(r#"{"rules":[{"tool":"a","action":"alow"}]}"#, "unknown variant `alow`, expected one of `allow`, `ask`, `deny`");
-        check(r#"{"rules":[{"tool":"a","paths":"b","action":"ask"}]}"#, "unknown field `paths`, expected one of `tool`, `path`, `command`, `action`");
+        check(
+            r#"{"rules":[{"tool":"a","action":"alow"}]}"#,
+            "unknown variant `alow`, expected one of `allow`, `ask`, `deny`",
+        );
+        check(
+            r#"{"rules":[{"tool":"a","paths":"b","action":"ask"}]}"#,
+            "unknown field `paths`, expected one of `tool`, `path`, `command`, `action`",
+        );
         check(r#"{"rule":[]}"#, "unknown field `rule`, expected `default` or `rules`");
         check(r#"{"rules":[{"action":"ask"}]}"#, "missing field `tool`");
         check(

@@ -4,7 +4,8 @@
 //! guard's own question.
 
 use dsh_sdk::{
-    Failure, Guard, Outcome, Part, Plugin, Question, Sections, Step, Tool, ToolCall, ToolInfo, ToolProvider, Verdict, state, tool,
+    Failure, Guard, Outcome, Part, Plugin, Question, Sections, Step, Tool, ToolCall, ToolInfo, ToolProvider, Verdict,
+    state, tool,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -67,7 +68,11 @@ impl Guard for PlanMode {
 fn judge(arguments: &str, tool: &str, read_only: bool) -> Verdict {
     if tool == EXIT_PLAN {
         return match plan_of(arguments) {
-            Some(plan) => Verdict::Ask(Question { title: "Approve this plan and leave plan mode?".to_owned(), detail: plan, remember: None }),
+            Some(plan) => Verdict::Ask(Question {
+                title: "Approve this plan and leave plan mode?".to_owned(),
+                detail: plan,
+                remember: None,
+            }),
             None => Verdict::Deny("`plan-mode` needs a plan: call `exit-plan` with a text in `plan`".to_owned()),
         };
     }
@@ -103,7 +108,10 @@ fn section() -> String {
 
 impl ToolProvider for PlanMode {
     fn tools(&self) -> Vec<Tool<'_>> {
-        let exit_plan = tool(EXIT_PLAN, "Asks for approval of your plan. Once it is approved, plan mode ends and all tools may run.");
+        let exit_plan = tool(
+            EXIT_PLAN,
+            "Asks for approval of your plan. Once it is approved, plan mode ends and all tools may run.",
+        );
         vec![exit_plan.typed(|_args: ExitPlan, _call| self.exit())]
     }
 }

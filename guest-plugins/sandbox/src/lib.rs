@@ -1,7 +1,8 @@
 //! The plugin `sandbox`: narrows what every tool call may touch. The host enforces it, or says that it cannot.
 
 use dsh_sdk::{
-    Access, Answer, ExecuteNext, Failure, NetworkPolicy, PathGrant, Plugin, Profile, Step, ToolCall, ToolExecuteListener, ToolInfo,
+    Access, Answer, ExecuteNext, Failure, NetworkPolicy, PathGrant, Plugin, Profile, Step, ToolCall,
+    ToolExecuteListener, ToolInfo,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -44,7 +45,13 @@ impl Plugin for Sandbox {
 
 impl ToolExecuteListener for Sandbox {
     /// A profile that cannot be enforced stops the turn: nothing runs with more than was asked for.
-    fn on_execute(&self, _at: Step, call: ToolCall, _tool: Option<&ToolInfo>, next: &ExecuteNext) -> Result<Answer, Failure> {
+    fn on_execute(
+        &self,
+        _at: Step,
+        call: ToolCall,
+        _tool: Option<&ToolInfo>,
+        next: &ExecuteNext,
+    ) -> Result<Answer, Failure> {
         if let Some(profile) = profile(self.profile) {
             next.restrict(&profile)?;
         }

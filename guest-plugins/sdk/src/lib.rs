@@ -45,20 +45,21 @@ pub mod state;
 mod tool;
 
 pub use bindings::base::dsh::agent::agent_types::{
-    CallOutline, Decision, LlmRequest, MessageOutline, Origin, Recovery, RequestErrorNext, RequestFailure, RequestNext, ResultOutline, Step,
-    StepResultNext, StepSummary, TurnContinuationNext,
+    CallOutline, Decision, LlmRequest, MessageOutline, Origin, Recovery, RequestErrorNext, RequestFailure, RequestNext,
+    ResultOutline, Step, StepResultNext, StepSummary, TurnContinuationNext,
 };
 pub use bindings::base::dsh::agent::inbox;
 pub use bindings::base::dsh::llm::llm_types::{
-    CacheHint, ContentBlock, Failure, FinishReason, ImageBlock, ImageSource, Message, ReasoningBlock, ResultBlock, Role, Sampling, TextBlock,
-    ToolCall, ToolResult, ToolSchema, Usage,
+    CacheHint, ContentBlock, Failure, FinishReason, ImageBlock, ImageSource, Message, ReasoningBlock, ResultBlock,
+    Role, Sampling, TextBlock, ToolCall, ToolResult, ToolSchema, Usage,
 };
 pub use bindings::base::dsh::llm::model;
 pub use bindings::base::dsh::plugin::runtime;
 pub use bindings::base::dsh::session::log;
 pub use bindings::base::dsh::session::session_types::Entry;
 pub use bindings::base::dsh::tools::tool_types::{
-    Access, Annotations, Answer, Definition, ExecuteNext, NetworkPolicy, Outcome, PathGrant, Profile, Question, ToolInfo, ToolOutcome,
+    Access, Annotations, Answer, Definition, ExecuteNext, NetworkPolicy, Outcome, PathGrant, Profile, Question,
+    ToolInfo, ToolOutcome,
 };
 pub use bindings::base::dsh::tools::{approval, process, registry, running};
 pub use bindings::guard::exports::dsh::tools::guard::Verdict;
@@ -67,8 +68,8 @@ pub use plugin::{NoConfig, Plugin};
 pub use runtime::Level;
 pub use schema::schema_of;
 pub use seams::{
-    Configure, Flush, Guard, Observer, RequestErrorListener, RequestListener, Sections, StepResultListener, ToolExecuteListener, ToolProvider,
-    TurnContinuationListener,
+    Configure, Flush, Guard, Observer, RequestErrorListener, RequestListener, Sections, StepResultListener,
+    ToolExecuteListener, ToolProvider, TurnContinuationListener,
 };
 pub use tool::{Call, Tool, ToolBuilder, tool};
 

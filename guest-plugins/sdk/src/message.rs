@@ -44,6 +44,13 @@ impl ResultBlock {
 impl Default for Sampling {
     /// Everything as the provider likes it.
     fn default() -> Self {
-        Self { temperature: None, max_tokens: None, stop: Vec::new(), tool_choice: None, reasoning_effort: None, extra: Vec::new() }
+        Self {
+            temperature: None,
+            max_tokens: None,
+            stop: Vec::new(),
+            tool_choice: None,
+            reasoning_effort: None,
+            extra: Vec::new(),
+        }
     }
 }

@@ -6,8 +6,9 @@ use crate::bindings::{
 use crate::plugin::{Instance, Plugin, build, config_schema};
 use crate::tool::{Call, Tool, dispatch};
 use crate::{
-    Answer, Decision, Definition, Entry, ExecuteNext, Failure, Level, LlmRequest, Message, Outcome, Part, Recovery, RequestErrorNext,
-    RequestFailure, RequestNext, Step, StepResultNext, StepSummary, ToolCall, ToolInfo, TurnContinuationNext, Verdict, runtime,
+    Answer, Decision, Definition, Entry, ExecuteNext, Failure, Level, LlmRequest, Message, Outcome, Part, Recovery,
+    RequestErrorNext, RequestFailure, RequestNext, Step, StepResultNext, StepSummary, ToolCall, ToolInfo,
+    TurnContinuationNext, Verdict, runtime,
 };
 
 /// Seam `request`: shape the request before it goes to the model. Run `next` once, unless a veto is meant.
@@ -19,7 +20,8 @@ pub trait RequestListener: Plugin {
 /// Seam `request_error`: the model call failed; try again?
 pub trait RequestErrorListener: Plugin {
     /// What to do; `next.run()` asks the listeners inside, and by default the answer is to give up.
-    fn on_request_error(&self, at: Step, failed: &RequestFailure, next: &RequestErrorNext) -> Result<Recovery, Failure>;
+    fn on_request_error(&self, at: Step, failed: &RequestFailure, next: &RequestErrorNext)
+    -> Result<Recovery, Failure>;
 }
 
 /// Seam `step_result`: shape the assistant's message before it is logged and acted on.
@@ -43,7 +45,13 @@ pub trait TurnContinuationListener: Plugin {
 /// Seam `execute`: around a tool call.
 pub trait ToolExecuteListener: Plugin {
     /// What the call came to: `Ok(Answer::Pass(next.run(&call)?))` changes nothing. `tool` is none when no tool has that name.
-    fn on_execute(&self, at: Step, call: ToolCall, tool: Option<&ToolInfo>, next: &ExecuteNext) -> Result<Answer, Failure>;
+    fn on_execute(
+        &self,
+        at: Step,
+        call: ToolCall,
+        tool: Option<&ToolInfo>,
+        next: &ExecuteNext,
+    ) -> Result<Answer, Failure>;
 }
 
 /// Seam `guard`: a gate over the final tool call that can only tighten.
@@ -106,7 +114,12 @@ impl<P: StepResultListener + Instance> step_result::exports::dsh::agent::step_re
 }
 
 impl<P: TurnContinuationListener + Instance> turn_continuation::exports::dsh::agent::turn_continuation::Guest for P {
-    fn handle(at: Step, summary: StepSummary, proposal: Decision, next: TurnContinuationNext) -> Result<Decision, Failure> {
+    fn handle(
+        at: Step,
+        summary: StepSummary,
+        proposal: Decision,
+        next: TurnContinuationNext,
+    ) -> Result<Decision, Failure> {
         P::with(|plugin| plugin.on_turn_continuation(at, &summary, proposal, &next))?
     }
 }
@@ -223,20 +236,44 @@ macro_rules! export {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __export_seam {
-    (request, $plugin:ident) => { $crate::__export_checked!(RequestListener, request, $plugin); };
-    (request_error, $plugin:ident) => { $crate::__export_checked!(RequestErrorListener, request_error, $plugin); };
-    (step_result, $plugin:ident) => { $crate::__export_checked!(StepResultListener, step_result, $plugin); };
-    (turn_continuation, $plugin:ident) => { $crate::__export_checked!(TurnContinuationListener, turn_continuation, $plugin); };
-    (execute, $plugin:ident) => { $crate::__export_checked!(ToolExecuteListener, execute, $plugin); };
-    (guard, $plugin:ident) => { $crate::__export_checked!(Guard, guard, $plugin); };
-    (tools, $plugin:ident) => { $crate::__export_checked!(ToolProvider, tools, $plugin); };
-    (observer, $plugin:ident) => { $crate::__export_checked!(Observer, observer, $plugin); };
-    (flush, $plugin:ident) => { $crate::__export_checked!(Flush, flush, $plugin); };
-    (sections, $plugin:ident) => { $crate::__export_checked!(Sections, sections, $plugin); };
-    (configure, $plugin:ident) => { $crate::__export_checked!(Configure, configure, $plugin); };
+    (request, $plugin:ident) => {
+        $crate::__export_checked!(RequestListener, request, $plugin);
+    };
+    (request_error, $plugin:ident) => {
+        $crate::__export_checked!(RequestErrorListener, request_error, $plugin);
+    };
+    (step_result, $plugin:ident) => {
+        $crate::__export_checked!(StepResultListener, step_result, $plugin);
+    };
+    (turn_continuation, $plugin:ident) => {
+        $crate::__export_checked!(TurnContinuationListener, turn_continuation, $plugin);
+    };
+    (execute, $plugin:ident) => {
+        $crate::__export_checked!(ToolExecuteListener, execute, $plugin);
+    };
+    (guard, $plugin:ident) => {
+        $crate::__export_checked!(Guard, guard, $plugin);
+    };
+    (tools, $plugin:ident) => {
+        $crate::__export_checked!(ToolProvider, tools, $plugin);
+    };
+    (observer, $plugin:ident) => {
+        $crate::__export_checked!(Observer, observer, $plugin);
+    };
+    (flush, $plugin:ident) => {
+        $crate::__export_checked!(Flush, flush, $plugin);
+    };
+    (sections, $plugin:ident) => {
+        $crate::__export_checked!(Sections, sections, $plugin);
+    };
+    (configure, $plugin:ident) => {
+        $crate::__export_checked!(Configure, configure, $plugin);
+    };
     ($other:ident, $plugin:ident) => {
         ::std::compile_error!(::std::concat!(
-            "no seam `", ::std::stringify!($other), "`: there are request, request_error, step_result, turn_continuation, execute, ",
+            "no seam `",
+            ::std::stringify!($other),
+            "`: there are request, request_error, step_result, turn_continuation, execute, ",
             "guard, tools, observer, flush, sections and configure"
         ));
     };

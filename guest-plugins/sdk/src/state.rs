@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 pub fn get<T: DeserializeOwned>(key: &str) -> Result<Option<T>, Failure> {
     match raw::get(key) {
         None => Ok(None),
-        Some(text) => serde_json::from_str(&text)
-            .map(Some)
-            .map_err(|error| Failure::new("invalid-state", format!("the value kept under `{key}` cannot be read: {error}"))),
+        Some(text) => serde_json::from_str(&text).map(Some).map_err(|error| {
+            Failure::new("invalid-state", format!("the value kept under `{key}` cannot be read: {error}"))
+        }),
     }
 }
 
@@ -25,8 +25,8 @@ pub fn keys(prefix: &str) -> Vec<String> {
 
 /// Keeps a value. Fails with `no-session` outside of a session and with `limit` when it is too large.
 pub fn set<T: Serialize>(key: &str, value: &T) -> Result<(), Failure> {
-    let text =
-        serde_json::to_string(value).map_err(|error| Failure::invalid_argument(format!("the value for `{key}` is not JSON: {error}")))?;
+    let text = serde_json::to_string(value)
+        .map_err(|error| Failure::invalid_argument(format!("the value for `{key}` is not JSON: {error}")))?;
     raw::set(key, &text)
 }
 

@@ -1,6 +1,6 @@
 //! Tools: what the model sees of one, and the code behind it.
 
-use crate::{Annotations, Definition, Failure, Outcome, Profile, Step, ToolCall, runtime, running, schema_of};
+use crate::{Annotations, Definition, Failure, Outcome, Profile, Step, ToolCall, running, runtime, schema_of};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
@@ -66,7 +66,13 @@ impl Tool<'_> {
 
 /// Starts a tool: `tool("read", "Reads a file.").read_only().typed(|args: Read, call| …)`.
 pub fn tool(name: &'static str, description: impl Into<String>) -> ToolBuilder {
-    let annotations = Annotations { read_only: false, destructive: false, idempotent: false, open_world: false, parallel_safe: false };
+    let annotations = Annotations {
+        read_only: false,
+        destructive: false,
+        idempotent: false,
+        open_world: false,
+        parallel_safe: false,
+    };
     ToolBuilder { name, description: description.into(), annotations }
 }
 
@@ -163,7 +169,8 @@ mod tests {
             tool("up", "upper case").typed(|args: Args, _| Ok(Outcome::text(args.text.to_uppercase()))),
             tool("raw", "as it is").raw(r#"{"type":"object"}"#, |call| Ok(Outcome::text(call.call.arguments.clone()))),
         ];
-        let call = ToolCall { id: "c".to_owned(), name: name.to_owned(), arguments: arguments.to_owned(), opaque: None };
+        let call =
+            ToolCall { id: "c".to_owned(), name: name.to_owned(), arguments: arguments.to_owned(), opaque: None };
         let got = dispatch(&tools, Call { at: Step { turn: 1, step: 1 }, call });
         let got = got.map(|outcome| outcome.to_text()).map_err(|failure| failure.message);
         assert_eq!(got, expect.map(str::to_owned).map_err(str::to_owned));
@@ -181,7 +188,14 @@ mod tests {
     fn definitions() {
         let built = tool("up", "upper case").read_only().parallel_safe().typed(|_: Args, _| Ok(Outcome::text("")));
         let definition = built.definition();
-        assert_eq!(definition.parameters, r#"{"properties":{"text":{"type":"string"}},"required":["text"],"type":"object"}"#);
-        assert!(definition.annotations.read_only && definition.annotations.parallel_safe && !definition.annotations.destructive);
+        assert_eq!(
+            definition.parameters,
+            r#"{"properties":{"text":{"type":"string"}},"required":["text"],"type":"object"}"#
+        );
+        assert!(
+            definition.annotations.read_only
+                && definition.annotations.parallel_safe
+                && !definition.annotations.destructive
+        );
     }
 }

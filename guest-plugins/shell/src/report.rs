@@ -22,7 +22,10 @@ pub fn report(exit: &Exit, timeout_ms: u32) -> Outcome {
         note(&mut text, "the output was too long and was cut by the host");
     }
     if exit.timed_out {
-        note(&mut text, &format!("timed out after {timeout_ms} ms and was stopped; pass a larger `timeout-ms` if it needs longer"));
+        note(
+            &mut text,
+            &format!("timed out after {timeout_ms} ms and was stopped; pass a larger `timeout-ms` if it needs longer"),
+        );
         return Outcome::error(TIMED_OUT, text);
     }
     match exit.code {
@@ -86,7 +89,11 @@ mod tests {
         check(&exit(Some(1), "", ""), "[exit code 1]", Some("tool-failed"));
         check(&exit(None, "", "x\n"), "[stderr]\nx\n[ended by a signal]", Some("tool-failed"));
         let late = Exit { timed_out: true, ..exit(None, "a\n", "") };
-        check(&late, "a\n[timed out after 5 ms and was stopped; pass a larger `timeout-ms` if it needs longer]", Some("shell-timed-out"));
+        check(
+            &late,
+            "a\n[timed out after 5 ms and was stopped; pass a larger `timeout-ms` if it needs longer]",
+            Some("shell-timed-out"),
+        );
         let cut = Exit { truncated: true, ..exit(Some(0), "a\n", "") };
         check(&cut, "a\n[the output was too long and was cut by the host]", None);
     }
@@ -95,6 +102,10 @@ mod tests {
     fn a_long_stream_keeps_both_ends() {
         let text = format!("start{}end", "x".repeat(MAX_STREAM_BYTES));
         let got = shown(text.as_bytes());
-        assert!(got.starts_with("start") && got.ends_with("end") && got.contains("\n[8 bytes left out]\n"), "{}", got.len());
+        assert!(
+            got.starts_with("start") && got.ends_with("end") && got.contains("\n[8 bytes left out]\n"),
+            "{}",
+            got.len()
+        );
     }
 }

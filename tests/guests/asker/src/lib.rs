@@ -1,7 +1,9 @@
 //! A guard with a fixed verdict, and a tool that asks a person by the capability `approval`.
 
 use dsh_sdk::approval::{Reply, ask};
-use dsh_sdk::{Call, Failure, Guard, Outcome, Plugin, Question, Step, Tool, ToolCall, ToolInfo, ToolProvider, Verdict, tool};
+use dsh_sdk::{
+    Call, Failure, Guard, Outcome, Plugin, Question, Step, Tool, ToolCall, ToolInfo, ToolProvider, Verdict, tool,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -68,7 +70,8 @@ impl Guard for Asker {
 impl ToolProvider for Asker {
     fn tools(&self) -> Vec<Tool<'_>> {
         vec![tool("ask", "Asks a person.").typed(|args: Args, _call: &Call| {
-            let reply = ask(&Question { title: args.title, detail: "asked by the tool".to_owned(), remember: args.remember })?;
+            let reply =
+                ask(&Question { title: args.title, detail: "asked by the tool".to_owned(), remember: args.remember })?;
             Ok(Outcome::text(match reply {
                 Reply::AllowOnce => "allow-once",
                 Reply::AllowAlways => "allow-always",

@@ -2,9 +2,10 @@
 //! configuration it passes everything on.
 
 use dsh_sdk::{
-    Answer, ContentBlock, Decision, ExecuteNext, Failure, LlmRequest, Message, Outcome, Plugin, Recovery, RequestErrorListener,
-    RequestErrorNext, RequestFailure, RequestListener, RequestNext, ResultBlock, Step, StepResultListener, StepResultNext, StepSummary,
-    ToolCall, ToolExecuteListener, ToolInfo, TurnContinuationListener, TurnContinuationNext,
+    Answer, ContentBlock, Decision, ExecuteNext, Failure, LlmRequest, Message, Outcome, Plugin, Recovery,
+    RequestErrorListener, RequestErrorNext, RequestFailure, RequestListener, RequestNext, ResultBlock, Step,
+    StepResultListener, StepResultNext, StepSummary, ToolCall, ToolExecuteListener, ToolInfo, TurnContinuationListener,
+    TurnContinuationNext,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -183,7 +184,12 @@ impl RequestListener for Editor {
 }
 
 impl RequestErrorListener for Editor {
-    fn on_request_error(&self, at: Step, failed: &RequestFailure, next: &RequestErrorNext) -> Result<Recovery, Failure> {
+    fn on_request_error(
+        &self,
+        at: Step,
+        failed: &RequestFailure,
+        next: &RequestErrorNext,
+    ) -> Result<Recovery, Failure> {
         match self.config.retry_after_ms {
             Some(wait) if self.due(at) && failed.attempt <= self.config.retries => Ok(Recovery::RetryAfterMs(wait)),
             _ => next.run(),
@@ -208,7 +214,12 @@ impl StepResultListener for Editor {
             message.content.retain(|block| !matches!(block, ContentBlock::ToolCall(_)));
         }
         if let Some(call) = &self.config.add_tool_call {
-            let call = ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.clone(), opaque: None };
+            let call = ToolCall {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+                opaque: None,
+            };
             message.content.push(ContentBlock::ToolCall(call));
         }
         Ok(message)
@@ -216,7 +227,13 @@ impl StepResultListener for Editor {
 }
 
 impl ToolExecuteListener for Editor {
-    fn on_execute(&self, at: Step, mut call: ToolCall, _tool: Option<&ToolInfo>, next: &ExecuteNext) -> Result<Answer, Failure> {
+    fn on_execute(
+        &self,
+        at: Step,
+        mut call: ToolCall,
+        _tool: Option<&ToolInfo>,
+        next: &ExecuteNext,
+    ) -> Result<Answer, Failure> {
         let config = &self.config;
         if !self.due(at) || config.tool.as_ref().is_some_and(|tool| *tool != call.name) {
             return next.run(&call).map(Answer::Pass);
@@ -263,7 +280,9 @@ impl TurnContinuationListener for Editor {
             Some(decision) if self.due(at) => Ok(match decision {
                 Continue::Proceed => Decision::Proceed(text()),
                 Continue::Stop => Decision::Stop,
-                Continue::OutOfBudget => Decision::OutOfBudget(text().unwrap_or_else(|| "the budget of a test ran out".to_owned())),
+                Continue::OutOfBudget => {
+                    Decision::OutOfBudget(text().unwrap_or_else(|| "the budget of a test ran out".to_owned()))
+                }
             }),
             _ => next.run(&proposal),
         }

@@ -96,7 +96,9 @@ pub fn strike(fault: Fault) -> Result<(), Failure> {
             std::thread::sleep(Duration::from_secs(3_600));
             Ok(())
         }
-        Fault::Fail | Fault::FailAfter | Fault::EditThenFail => Err(Failure::new("faulty", "faulty fails, as it was told to")),
+        Fault::Fail | Fault::FailAfter | Fault::EditThenFail => {
+            Err(Failure::new("faulty", "faulty fails, as it was told to"))
+        }
         Fault::FailEmpty => Err(Failure::new("", "")),
         Fault::NoisyLog => {
             for number in 0..100_000 {
@@ -132,7 +134,11 @@ pub fn strike(fault: Fault) -> Result<(), Failure> {
 }
 
 /// Misbehaves around the rest of a waterfall.
-pub fn around<T>(fault: Fault, run: impl Fn() -> Result<T, Failure>, instead: impl FnOnce() -> T) -> Result<T, Failure> {
+pub fn around<T>(
+    fault: Fault,
+    run: impl Fn() -> Result<T, Failure>,
+    instead: impl FnOnce() -> T,
+) -> Result<T, Failure> {
     match fault {
         Fault::TrapAfter | Fault::LoopAfter | Fault::SleepAfter | Fault::FailAfter => {
             let outcome = run()?;
@@ -163,8 +169,16 @@ pub fn around<T>(fault: Fault, run: impl Fn() -> Result<T, Failure>, instead: im
 
 /// A message that no assistant can have sent: a role of the user, and a block that is not JSON.
 pub fn bad_message() -> Message {
-    let call = ToolCall { id: String::new(), name: String::new(), arguments: String::new(), opaque: Some("{no json".to_owned()) };
-    Message { role: Role::User, content: vec![ContentBlock::Other("{no json".to_owned()), ContentBlock::ToolCall(call)] }
+    let call = ToolCall {
+        id: String::new(),
+        name: String::new(),
+        arguments: String::new(),
+        opaque: Some("{no json".to_owned()),
+    };
+    Message {
+        role: Role::User,
+        content: vec![ContentBlock::Other("{no json".to_owned()), ContentBlock::ToolCall(call)],
+    }
 }
 
 /// An outcome with a block that is not JSON.

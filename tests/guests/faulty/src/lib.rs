@@ -3,10 +3,10 @@
 mod fault;
 
 use dsh_sdk::{
-    Answer, Decision, Entry, ExecuteNext, Failure, Flush, Guard, LlmRequest, Message, Observer, Outcome, Part, Plugin, Recovery,
-    RequestErrorListener, RequestErrorNext, RequestFailure, RequestListener, RequestNext, ResultBlock, Sections, Step, StepResultListener,
-    StepResultNext, StepSummary, Tool, ToolCall, ToolExecuteListener, ToolInfo, ToolProvider, TurnContinuationListener,
-    TurnContinuationNext, Verdict, tool,
+    Answer, Decision, Entry, ExecuteNext, Failure, Flush, Guard, LlmRequest, Message, Observer, Outcome, Part, Plugin,
+    Recovery, RequestErrorListener, RequestErrorNext, RequestFailure, RequestListener, RequestNext, ResultBlock,
+    Sections, Step, StepResultListener, StepResultNext, StepSummary, Tool, ToolCall, ToolExecuteListener, ToolInfo,
+    ToolProvider, TurnContinuationListener, TurnContinuationNext, Verdict, tool,
 };
 use fault::Fault;
 use schemars::JsonSchema;
@@ -69,7 +69,12 @@ impl Faulty {
     }
 
     /// A seam that has the rest of a waterfall to run.
-    fn around<T>(&self, due: bool, run: impl Fn() -> Result<T, Failure>, instead: impl FnOnce() -> T) -> Result<T, Failure> {
+    fn around<T>(
+        &self,
+        due: bool,
+        run: impl Fn() -> Result<T, Failure>,
+        instead: impl FnOnce() -> T,
+    ) -> Result<T, Failure> {
         if due { fault::around(self.config.fault, run, instead) } else { run() }
     }
 
@@ -96,7 +101,12 @@ impl RequestListener for Faulty {
 }
 
 impl RequestErrorListener for Faulty {
-    fn on_request_error(&self, at: Step, _failed: &RequestFailure, next: &RequestErrorNext) -> Result<Recovery, Failure> {
+    fn on_request_error(
+        &self,
+        at: Step,
+        _failed: &RequestFailure,
+        next: &RequestErrorNext,
+    ) -> Result<Recovery, Failure> {
         self.around(self.due(Seam::RequestError, at, None), || next.run(), || Recovery::RetryAfterMs(0))
     }
 }
@@ -112,7 +122,13 @@ impl StepResultListener for Faulty {
 }
 
 impl ToolExecuteListener for Faulty {
-    fn on_execute(&self, at: Step, call: ToolCall, _tool: Option<&ToolInfo>, next: &ExecuteNext) -> Result<Answer, Failure> {
+    fn on_execute(
+        &self,
+        at: Step,
+        call: ToolCall,
+        _tool: Option<&ToolInfo>,
+        next: &ExecuteNext,
+    ) -> Result<Answer, Failure> {
         let due = self.due(Seam::Execute, at, Some(&call.name));
         if due && self.config.fault == Fault::BadValue {
             return Ok(Answer::Replace(fault::bad_outcome()));
@@ -150,7 +166,9 @@ impl ToolProvider for Faulty {
             Fault::BadValue => vec![self.tool("faulty", "no json")],
             Fault::BadSchema => vec![self.tool("faulty", r#"{"type":12}"#)],
             Fault::BadName => vec![self.tool("Not a name!", r#"{"type":"object"}"#)],
-            Fault::Twice => vec![self.tool("faulty", r#"{"type":"object"}"#), self.tool("faulty", r#"{"type":"object"}"#)],
+            Fault::Twice => {
+                vec![self.tool("faulty", r#"{"type":"object"}"#), self.tool("faulty", r#"{"type":"object"}"#)]
+            }
             fault if self.due(Seam::ListTools, listing, None) => {
                 fault::strike(fault).expect("a failure is a trap here: making the tools cannot fail");
                 Vec::new()
@@ -170,7 +188,11 @@ impl Faulty {
                 Fault::BadValue => Ok(fault::bad_outcome()),
                 Fault::BadCode => Ok(Outcome::error("Not A Code", "an error with a code that is none")),
                 Fault::ForeignCode => Ok(Outcome::error("plugin-missing", "an error with a code of the host")),
-                Fault::Output => Ok(Outcome { content: vec![ResultBlock::text("x".repeat(fault::OUTPUT_BYTES))], is_error: false, code: None }),
+                Fault::Output => Ok(Outcome {
+                    content: vec![ResultBlock::text("x".repeat(fault::OUTPUT_BYTES))],
+                    is_error: false,
+                    code: None,
+                }),
                 fault => fault::strike(fault).map(|()| Outcome::text("done all the same")),
             }
         })

@@ -1,8 +1,9 @@
 //! Passes everything on, on four waterfalls: what a listener costs that does nothing.
 
 use dsh_sdk::{
-    Answer, Decision, ExecuteNext, Failure, LlmRequest, Message, NoConfig, Plugin, RequestListener, RequestNext, Step, StepResultListener,
-    StepResultNext, StepSummary, ToolCall, ToolExecuteListener, ToolInfo, TurnContinuationListener, TurnContinuationNext,
+    Answer, Decision, ExecuteNext, Failure, LlmRequest, Message, NoConfig, Plugin, RequestListener, RequestNext, Step,
+    StepResultListener, StepResultNext, StepSummary, ToolCall, ToolExecuteListener, ToolInfo, TurnContinuationListener,
+    TurnContinuationNext,
 };
 
 struct Noop;
@@ -28,7 +29,13 @@ impl StepResultListener for Noop {
 }
 
 impl ToolExecuteListener for Noop {
-    fn on_execute(&self, _at: Step, call: ToolCall, _tool: Option<&ToolInfo>, next: &ExecuteNext) -> Result<Answer, Failure> {
+    fn on_execute(
+        &self,
+        _at: Step,
+        call: ToolCall,
+        _tool: Option<&ToolInfo>,
+        next: &ExecuteNext,
+    ) -> Result<Answer, Failure> {
         next.run(&call).map(Answer::Pass)
     }
 }

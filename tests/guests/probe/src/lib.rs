@@ -2,8 +2,8 @@
 
 use dsh_sdk::model::GenerateRequest;
 use dsh_sdk::{
-    Call, ContentBlock, Failure, Message, NoConfig, Outcome, Plugin, Question, Sampling, Tool, ToolProvider, approval, inbox, log, model,
-    process, registry, running, runtime, state, tool,
+    Call, ContentBlock, Failure, Message, NoConfig, Outcome, Plugin, Question, Sampling, Tool, ToolProvider, approval,
+    inbox, log, model, process, registry, running, runtime, state, tool,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -28,8 +28,26 @@ struct Args {
 
 /// All that can be tried, in this order.
 const ALL: [&str; 20] = [
-    "llm", "inbox-send", "inbox-steer", "inbox-inject", "session-read", "session-append", "approval", "process", "fs-read", "fs-list",
-    "fs-write", "env", "args", "stdin", "socket", "clock", "state", "registry", "limits", "agent",
+    "llm",
+    "inbox-send",
+    "inbox-steer",
+    "inbox-inject",
+    "session-read",
+    "session-append",
+    "approval",
+    "process",
+    "fs-read",
+    "fs-list",
+    "fs-write",
+    "env",
+    "args",
+    "stdin",
+    "socket",
+    "clock",
+    "state",
+    "registry",
+    "limits",
+    "agent",
 ];
 
 struct Probe;
@@ -45,7 +63,8 @@ impl Plugin for Probe {
 impl ToolProvider for Probe {
     fn tools(&self) -> Vec<Tool<'_>> {
         vec![tool("probe", "Tries capabilities.").typed(|args: Args, call: &Call| {
-            let wanted: Vec<&str> = if args.what.is_empty() { ALL.to_vec() } else { args.what.iter().map(String::as_str).collect() };
+            let wanted: Vec<&str> =
+                if args.what.is_empty() { ALL.to_vec() } else { args.what.iter().map(String::as_str).collect() };
             let tried = wanted.into_iter().map(|what| (what.to_owned(), attempt(what, &args, call)));
             Ok(Outcome::text(Value::Object(tried.collect()).to_string()))
         })]

@@ -1,6 +1,8 @@
 //! Tools that behave in ways the loop must cope with: parallel and serial ones, slow ones, large and odd results.
 
-use dsh_sdk::{Call, Failure, ImageBlock, ImageSource, NoConfig, Outcome, Plugin, ResultBlock, Tool, ToolProvider, tool};
+use dsh_sdk::{
+    Call, Failure, ImageBlock, ImageSource, NoConfig, Outcome, Plugin, ResultBlock, Tool, ToolProvider, tool,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
@@ -67,13 +69,21 @@ impl Plugin for Toolbox {
 impl ToolProvider for Toolbox {
     fn tools(&self) -> Vec<Tool<'_>> {
         vec![
-            tool("say", "Answers a text; parallel-safe.").read_only().parallel_safe().typed(|args: Text, _call| Ok(Outcome::text(args.text))),
-            tool("change", "Answers a text; changes nothing, but says that it may.").typed(|args: Text, _call| Ok(Outcome::text(args.text))),
+            tool("say", "Answers a text; parallel-safe.")
+                .read_only()
+                .parallel_safe()
+                .typed(|args: Text, _call| Ok(Outcome::text(args.text))),
+            tool("change", "Answers a text; changes nothing, but says that it may.")
+                .typed(|args: Text, _call| Ok(Outcome::text(args.text))),
             tool("fail", "Answers an error.").typed(|args: Fail, _call| fail(args)),
-            tool("big", "Answers a long text.").read_only().typed(|args: Size, _call| Ok(Outcome::text("x".repeat(args.bytes as usize)))),
+            tool("big", "Answers a long text.")
+                .read_only()
+                .typed(|args: Size, _call| Ok(Outcome::text("x".repeat(args.bytes as usize)))),
             tool("wait", "Waits.").read_only().parallel_safe().typed(|args: Time, call| wait(&args, call)),
             tool("report", "Reports progress.").read_only().typed(|args: Steps, call| report(&args, call)),
-            tool("odd", "Answers a text, an image and a block of another kind.").read_only().typed(|_: Nothing, _call| Ok(odd())),
+            tool("odd", "Answers a text, an image and a block of another kind.")
+                .read_only()
+                .typed(|_: Nothing, _call| Ok(odd())),
             tool("nothing", "Answers without any block.")
                 .read_only()
                 .typed(|_: Nothing, _call| Ok(Outcome { content: Vec::new(), is_error: false, code: None })),
@@ -119,7 +129,11 @@ fn odd() -> Outcome {
         opaque: None,
     };
     let other = r#"{"type":"x-chart","points":[1,2]}"#.to_owned();
-    Outcome { content: vec![ResultBlock::text("text"), ResultBlock::Image(image), ResultBlock::Other(other)], is_error: false, code: None }
+    Outcome {
+        content: vec![ResultBlock::text("text"), ResultBlock::Image(image), ResultBlock::Other(other)],
+        is_error: false,
+        code: None,
+    }
 }
 
 dsh_sdk::export!(Toolbox: tools);

@@ -97,7 +97,9 @@ fn act(rule: &Rule, entry: &Entry) {
         Do::Steer => inbox::steer(&content),
         Do::Send => inbox::send(&content),
         Do::Inject => inbox::inject(&content),
-        Do::Append => log::append("saw", &serde_json::json!({"kind": entry.kind, "seq": entry.seq}).to_string()).map(|_seq| ()),
+        Do::Append => {
+            log::append("saw", &serde_json::json!({"kind": entry.kind, "seq": entry.seq}).to_string()).map(|_seq| ())
+        }
         Do::Trap => panic!("watcher traps, as it was told to"),
         Do::Loop => loop {
             std::hint::black_box(0);
