@@ -1,0 +1,365 @@
+//! A plugin as part of one agent's life: leases of instances, and the traits of the seams over them.
+//!
+//! A call takes an idle instance by value or makes one; a nested call takes another. It is put back only after a good return, and all are
+//! dropped at the end of the turn. Observer and flush share one instance of their own until the session is detached. No lock is held while
+//! a guest runs.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+use wasmtime::component::Resource;
+
+use crate::bindings::dsh::llm::llm_types;
+use crate::bindings::dsh::tools::tool_types;
+use crate::convert;
+use crate::fault::{Bound, Fault};
+use crate::handles::{ExecuteNext, LlmRequest, RequestErrorNext, RequestNext, StepResultNext, TurnContinuationNext};
+use crate::imports::passed_on;
+use crate::instance::{Instance, Mold, Returned, Terms};
+use crate::limits::MAX_LEASES;
+use crate::observing::Observing;
+use crate::store::Call;
+use crate::words::{
+    Attached, Decision, Execution, Guard, Lifecycle, Listener, Message, Next, Outcome, PluginContext, PluginError, Profile, Recovery,
+    Request, RequestDraft, RequestError, RunContext, Seam, Section, Sections, StepRef, StepResult, ToolCall, ToolContext, ToolDefinition,
+    ToolInfo, ToolProvider, ToolsExecute, TurnContinuation, Verdict,
+};
+
+/// What a guest function that can fail returns.
+type Answered<T> = Result<T, llm_types::Failure>;
+
+/// One plugin, attached to one agent.
+pub(crate) struct Attachment {
+    pub(crate) mold: Arc<Mold>,
+    pub(crate) context: Arc<dyn PluginContext>,
+    tools: Arc<[ToolDefinition]>,
+    pub(crate) kinds: Arc<[String]>,
+    idle: Mutex<Vec<Box<Instance>>>,
+    /// Calls under way.
+    leased: AtomicUsize,
+    /// Counts turns; an instance of an earlier one is not put back.
+    turn: AtomicU64,
+    pub(crate) observing: Mutex<Observing>,
+}
+
+/// One of an attachment's leases; given back when it is dropped.
+struct Lease<'a>(&'a AtomicUsize);
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Attachment {
+    pub(crate) fn new(mold: Arc<Mold>, tools: Arc<[ToolDefinition]>, kinds: Arc<[String]>, context: Arc<dyn PluginContext>) -> Arc<Self> {
+        Arc::new(Self {
+            mold,
+            context,
+            tools,
+            kinds,
+            idle: Mutex::default(),
+            leased: AtomicUsize::new(0),
+            turn: AtomicU64::new(0),
+            observing: Mutex::default(),
+        })
+    }
+
+    /// This attachment in each of `seams`.
+    pub(crate) fn attached(self: Arc<Self>, seams: &[Seam]) -> Attached {
+        let mut attached = Attached { lifecycle: Some(self.clone()), ..Attached::default() };
+        for seam in seams {
+            match seam {
+                Seam::Request => attached.request = Some(self.clone()),
+                Seam::RequestError => attached.request_error = Some(self.clone()),
+                Seam::StepResult => attached.step_result = Some(self.clone()),
+                Seam::TurnContinuation => attached.turn_continuation = Some(self.clone()),
+                Seam::Execute => attached.execute = Some(self.clone()),
+                Seam::Guard => attached.guard = Some(self.clone()),
+                Seam::Provider => attached.provider = Some(self.clone()),
+                Seam::Observer => attached.observer = Some(self.clone()),
+                Seam::Flush => attached.flush = Some(self.clone()),
+                Seam::Section => attached.sections = Some(self.clone()),
+                Seam::Configure => {}
+            }
+        }
+        attached
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Box<Instance>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lease(&self) -> Result<Lease<'_>, Fault> {
+        let before = self.leased.fetch_add(1, Ordering::Relaxed);
+        let lease = Lease(&self.leased);
+        if before >= MAX_LEASES { Err(Fault::Limit(Bound::Leases(MAX_LEASES).to_string())) } else { Ok(lease) }
+    }
+
+    /// Calls the guest in an instance of this turn, and commits the state that it set if it answered no failure.
+    async fn run<T, Fut>(&self, terms: Terms, body: impl FnOnce(Box<Instance>) -> Fut) -> Result<Answered<T>, Fault>
+    where
+        Fut: Future<Output = (Box<Instance>, wasmtime::Result<Answered<T>>)>,
+    {
+        let _lease = self.lease()?;
+        let turn = self.turn.load(Ordering::Relaxed);
+        // Under a narrowed profile an instance sees other files and variables, so it is made for the call.
+        let profile = terms.call.tool.as_ref().map(|tool| tool.profile.clone()).filter(|profile| !profile.is_unrestricted());
+        let narrowed = profile.is_some();
+        let waiting = if narrowed { None } else { self.idle().pop() };
+        let instance = match waiting {
+            Some(instance) => instance,
+            None => self.mold.instantiate(Some(self.context.clone()), profile, &terms.budget, terms.tool).await?,
+        };
+        let Returned { value, mut instance, reusable } = self.mold.call(instance, terms, body).await?;
+        let (changes, depth) = self.changes(&mut instance, value.is_ok());
+        if reusable && !narrowed && turn == self.turn.load(Ordering::Relaxed) {
+            self.idle().push(instance);
+        }
+        self.commit(changes, depth).await?;
+        Ok(value)
+    }
+
+    /// What the call set, if it may stay.
+    pub(crate) fn changes(&self, instance: &mut Instance, good: bool) -> (Vec<(String, Option<serde_json::Value>)>, u32) {
+        let call = &mut instance.store.data_mut().call;
+        if call.pending.is_empty() || !good {
+            call.pending = Default::default();
+            return (Vec::new(), call.depth);
+        }
+        (call.pending.take(&*self.context), call.depth)
+    }
+
+    pub(crate) async fn commit(&self, changes: Vec<(String, Option<serde_json::Value>)>, depth: u32) -> Result<(), Fault> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let committed = self.context.commit_state(changes, depth).await;
+        committed.map_err(|failure| Fault::error(format!("what it set in its state could not be kept: {}", failure.message)))
+    }
+
+    pub(crate) fn error(&self, seam: Seam, fault: Fault) -> PluginError {
+        fault.into_error(&self.mold.core.name, seam)
+    }
+
+    /// The terms of a call that is no tool's.
+    fn terms(&self, seam: Seam, cancel: &CancellationToken) -> Terms {
+        let call = Call { cancel: Some(cancel.clone()), ..Call::new(seam) };
+        Terms::new(&self.mold.core, call, false)
+    }
+
+    /// A failure where one is not an answer but a failing.
+    fn settled<T>(&self, seam: Seam, answer: Result<Answered<T>, Fault>) -> Result<T, PluginError> {
+        match answer {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(failure)) => Err(self.error(seam, Fault::answered(&convert::failure_in(failure)))),
+            Err(fault) => Err(self.error(seam, fault)),
+        }
+    }
+}
+
+/// The functions of a seam that is attached.
+pub(crate) fn guest<G>(guest: &Option<G>) -> &G {
+    guest.as_ref().expect("invariant: only exported seams are attached and asked")
+}
+
+#[async_trait]
+impl Listener<Request> for Attachment {
+    async fn handle(&self, cx: &RunContext<Request>, draft: Arc<RequestDraft>, next: Next<Request>) -> Result<(), PluginError> {
+        let at = convert::step(cx.at);
+        let answer = self.run(self.terms(Seam::Request, &cx.cancel), |mut it| async move {
+            let Instance { store, guests } = &mut *it;
+            let handles = &mut store.data_mut().handles;
+            let answer = match (handles.give(LlmRequest(draft.clone())), handles.give(RequestNext(next, draft))) {
+                (Ok(request), Ok(next)) => guest(&guests.request).call_handle(store, at, request, next).await,
+                (Err(error), _) | (_, Err(error)) => Err(wasmtime::Error::new(error)),
+            };
+            (it, answer)
+        });
+        self.settled(Seam::Request, answer.await)
+    }
+}
+
+#[async_trait]
+impl Listener<RequestError> for Attachment {
+    async fn handle(&self, cx: &RunContext<RequestError>, _value: (), next: Next<RequestError>) -> Result<Recovery, PluginError> {
+        let (at, failed) = (convert::step(cx.at), convert::request_failure(&cx.about));
+        let answer = self.run(self.terms(Seam::RequestError, &cx.cancel), |mut it| async move {
+            let Instance { store, guests } = &mut *it;
+            let answer = match store.data_mut().handles.give(RequestErrorNext(next)) {
+                Ok(next) => guest(&guests.request_error).call_handle(store, at, &failed, next).await,
+                Err(error) => Err(wasmtime::Error::new(error)),
+            };
+            (it, answer)
+        });
+        self.settled(Seam::RequestError, answer.await).map(convert::recovery_in)
+    }
+}
+
+#[async_trait]
+impl Listener<StepResult> for Attachment {
+    async fn handle(&self, cx: &RunContext<StepResult>, given: Arc<Message>, next: Next<StepResult>) -> Result<Arc<Message>, PluginError> {
+        let at = convert::step(cx.at);
+        let message = convert::message(&given);
+        let answer = self.run(self.terms(Seam::StepResult, &cx.cancel), |mut it| async move {
+            let Instance { store, guests } = &mut *it;
+            let answer = match store.data_mut().handles.give(StepResultNext(next, given)) {
+                Ok(next) => {
+                    let known = next.rep();
+                    let answer = guest(&guests.step_result).call_handle(&mut *store, at, &message, next).await;
+                    let known = Resource::<StepResultNext>::new_borrow(known);
+                    // Gone when the guest dropped its `next`; then every answer counts as a new message, and is compared by the loop.
+                    let known = store.data_mut().handles.get(&known).map(|known| known.1.clone()).ok();
+                    answer.map(|answer| answer.map(|message| (message, known)))
+                }
+                Err(error) => Err(wasmtime::Error::new(error)),
+            };
+            (it, answer)
+        });
+        let (message, known) = self.settled(Seam::StepResult, answer.await)?;
+        let message = match known {
+            Some(known) => passed_on("message", message, &known),
+            None => convert::message_in("message", message).map(Arc::new),
+        };
+        message.map_err(|ill| self.error(Seam::StepResult, Fault::ill_formed(&ill)))
+    }
+}
+
+#[async_trait]
+impl Listener<TurnContinuation> for Attachment {
+    async fn handle(&self, cx: &RunContext<TurnContinuation>, proposal: Decision, next: Next<TurnContinuation>) -> Result<Decision, PluginError> {
+        let (at, summary, proposal) = (convert::step(cx.at), convert::step_summary(&cx.about), convert::decision(&proposal));
+        let answer = self.run(self.terms(Seam::TurnContinuation, &cx.cancel), |mut it| async move {
+            let Instance { store, guests } = &mut *it;
+            let answer = match store.data_mut().handles.give(TurnContinuationNext(next)) {
+                Ok(next) => guest(&guests.turn_continuation).call_handle(store, at, &summary, &proposal, next).await,
+                Err(error) => Err(wasmtime::Error::new(error)),
+            };
+            (it, answer)
+        });
+        self.settled(Seam::TurnContinuation, answer.await).map(convert::decision_in)
+    }
+}
+
+#[async_trait]
+impl Listener<ToolsExecute> for Attachment {
+    async fn handle(&self, cx: &RunContext<ToolsExecute>, given: Execution, next: Next<ToolsExecute>) -> Result<Arc<Outcome>, PluginError> {
+        let at = convert::step(cx.at);
+        let call = convert::tool_call(&given.call);
+        let tool = (cx.about.find)(&given.call.name).as_ref().map(convert::tool_info);
+        let behind = ExecuteNext { next, profile: given.profile.clone(), given };
+        let answer = self.run(self.terms(Seam::Execute, &cx.cancel), |mut it| async move {
+            let Instance { store, guests } = &mut *it;
+            let answer = match store.data_mut().handles.give(behind) {
+                Ok(next) => guest(&guests.execute).call_handle(&mut *store, at, &call, tool.as_ref(), next).await,
+                Err(error) => Err(wasmtime::Error::new(error)),
+            };
+            // The outcome behind a handle is taken while the handle is alive.
+            let answer = answer.and_then(|answer| match answer {
+                Ok(tool_types::Answer::Pass(handle)) => {
+                    let outcome = store.data_mut().handles.get(&handle)?.0.clone();
+                    store.data_mut().handles.dropped(handle.rep());
+                    Ok(Ok(Answer::Passed(outcome)))
+                }
+                Ok(tool_types::Answer::Replace(outcome)) => Ok(Ok(Answer::New(outcome))),
+                Err(failure) => Ok(Err(failure)),
+            });
+            (it, answer)
+        });
+        match self.settled(Seam::Execute, answer.await)? {
+            Answer::Passed(outcome) => Ok(outcome),
+            Answer::New(outcome) => {
+                let name = &self.mold.core.name;
+                let outcome = convert::outcome_in(name, outcome).map_err(|ill| self.error(Seam::Execute, Fault::ill_formed(&ill)))?;
+                Ok(Arc::new(outcome.by(name.clone())))
+            }
+        }
+    }
+}
+
+/// What a listener of `tools/execute` answered.
+enum Answer {
+    Passed(Arc<Outcome>),
+    New(tool_types::Outcome),
+}
+
+#[async_trait]
+impl Guard for Attachment {
+    async fn check(&self, at: StepRef, call: &ToolCall, tool: &ToolInfo, cancel: &CancellationToken) -> Result<Verdict, PluginError> {
+        let (at, call, tool) = (convert::step(at), convert::tool_call(call), convert::tool_info(tool));
+        let answer = self.run(self.terms(Seam::Guard, cancel), |mut it| async move {
+            let Instance { store, guests } = &mut *it;
+            let answer = guest(&guests.guard).call_check(store, at, &call, &tool).await;
+            (it, answer)
+        });
+        self.settled(Seam::Guard, answer.await).map(convert::verdict_in)
+    }
+}
+
+#[async_trait]
+impl ToolProvider for Attachment {
+    fn definitions(&self) -> &[ToolDefinition] {
+        &self.tools
+    }
+
+    async fn call(&self, cx: &ToolContext, call: ToolCall) -> Result<Outcome, PluginError> {
+        let (at, call) = (convert::step(cx.at), convert::tool_call(&call));
+        let of_call = Call { tool: Some(cx.clone()), cancel: Some(cx.cancel.clone()), ..Call::new(Seam::Provider) };
+        let mut terms = Terms::new(&self.mold.core, of_call, true);
+        let timeout = profile_timeout(&cx.profile).filter(|timeout| *timeout < terms.budget.wall);
+        if let Some(timeout) = timeout {
+            terms.budget.wall = timeout;
+        }
+        let answer = self.run(terms, |mut it| async move {
+            let Instance { store, guests } = &mut *it;
+            let answer = guest(&guests.provider).call_call_tool(store, at, &call).await;
+            (it, answer)
+        });
+        let name = &self.mold.core.name;
+        match answer.await {
+            Ok(Ok(outcome)) => convert::outcome_in(name, outcome).map_err(|ill| self.error(Seam::Provider, Fault::ill_formed(&ill))),
+            // To the model, a failure is the same as an outcome with `is-error` and that code.
+            Ok(Err(failure)) => Ok(Outcome::error(convert::outcome_code(name, Some(&failure.code)), failure.message)),
+            Err(Fault::Aborted) => Ok(Outcome::error("aborted", "the turn was aborted and the tool was stopped")),
+            Err(Fault::Overtime(_)) if timeout.is_some() => {
+                let ms = timeout.unwrap_or_default().as_millis();
+                Ok(Outcome::error("timed-out", format!("the tool was stopped after {ms} ms, the limit of its profile")))
+            }
+            Err(fault) => Err(self.error(Seam::Provider, fault)),
+        }
+    }
+}
+
+fn profile_timeout(profile: &Profile) -> Option<Duration> {
+    profile.timeout_ms.map(|ms| Duration::from_millis(ms.into()))
+}
+
+#[async_trait]
+impl Sections for Attachment {
+    async fn sections(&self, at: StepRef, cancel: &CancellationToken) -> Result<Vec<Section>, PluginError> {
+        let at = convert::step(at);
+        let answer = self.run(self.terms(Seam::Section, cancel), |mut it| async move {
+            let Instance { store, guests } = &mut *it;
+            let answer = guest(&guests.section).call_sections(store, at).await;
+            (it, answer)
+        });
+        let parts = self.settled(Seam::Section, answer.await)?;
+        Ok(parts.into_iter().map(convert::part_in).collect())
+    }
+}
+
+impl Lifecycle for Attachment {
+    fn turn_ended(&self) {
+        self.turn.fetch_add(1, Ordering::Relaxed);
+        let idle = std::mem::take(&mut *self.idle());
+        drop(idle);
+    }
+
+    fn detached(&self) {
+        self.turn_ended();
+        self.observing().close();
+    }
+}

@@ -1,0 +1,164 @@
+//! How a call can fail, in types and in words. The engine's own words ("unreachable") never reach a person: what the guest printed last,
+//! or the limit with its number, does.
+
+use dsh_seam::{FailureKind, PluginError, PluginName, Seam};
+use wasmtime::{PoolConcurrencyLimitError, Trap};
+
+use crate::clock::Overrun;
+use crate::convert::IllFormed;
+use crate::handles::HandleError;
+use crate::limiter::Refused;
+use crate::limits::{ABORT_GRACE, MAX_MESSAGE_BYTES};
+use crate::output::{OutputLimit, clean};
+use crate::words::Failure;
+
+/// A bound of the host that a guest ran into; it traps with this.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Bound {
+    #[error("it made more than {0} calls to the host in one call")]
+    HostCalls(u32),
+    #[error("it has {0} calls under way already")]
+    Leases(usize),
+}
+
+/// Why a call gave nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The guest broke off.
+    Trap(String),
+    /// It answered a failure of its own, or something the host cannot take.
+    Error { code: Option<String>, message: String },
+    /// It passed a limit.
+    Limit(String),
+    /// Its wall time ran out.
+    Overtime(Overrun),
+    /// It went on although its turn was aborted.
+    Aborted,
+}
+
+impl Fault {
+    pub(crate) fn error(message: impl Into<String>) -> Self {
+        Self::Error { code: None, message: message.into() }
+    }
+
+    /// The guest answered a failure where that is not an answer but a failing.
+    pub(crate) fn answered(failure: &Failure) -> Self {
+        let message = if failure.code.is_empty() { failure.message.clone() } else { format!("{} (`{}`)", failure.message, failure.code) };
+        Self::Error { code: Some(failure.code.clone()), message }
+    }
+
+    pub(crate) fn ill_formed(ill: &IllFormed) -> Self {
+        Self::error(format!("it returned an ill-formed value: {ill}"))
+    }
+
+    /// In the words of the seam.
+    pub(crate) fn into_error(self, plugin: &PluginName, seam: Seam) -> PluginError {
+        let (kind, code, message) = match self {
+            Self::Trap(message) => (FailureKind::Trap, None, message),
+            Self::Error { code, message } => (FailureKind::Error, code, message),
+            Self::Limit(message) => (FailureKind::Limit, None, message),
+            Self::Overtime(overrun) => (FailureKind::Limit, None, overrun.to_string()),
+            Self::Aborted => {
+                let message = format!("it did not return within {} s after the turn was aborted and was stopped", ABORT_GRACE.as_secs());
+                (FailureKind::Limit, None, message)
+            }
+        };
+        PluginError { plugin: plugin.clone(), seam, kind, message: shorten(&clean_lines(&message)), code: code.map(|code| shorten(&clean(code.as_bytes()))) }
+    }
+
+    /// What an error of the engine means. `refused` is what the limiter refused in this call, `lines` the guest's last lines.
+    pub(crate) fn of(error: &wasmtime::Error, refused: Option<&Refused>, lines: &[String]) -> Self {
+        for cause in error.chain() {
+            match cause.downcast_ref::<Overrun>() {
+                Some(overrun @ Overrun::Wall { .. }) => return Self::Overtime(*overrun),
+                Some(overrun) => return Self::Limit(overrun.to_string()),
+                None => {}
+            }
+            if let Some(bound) = cause.downcast_ref::<Bound>() {
+                return Self::Limit(bound.to_string());
+            }
+            match cause.downcast_ref::<HandleError>() {
+                Some(HandleError::Dead) => return Self::Trap(HandleError::Dead.to_string()),
+                Some(HandleError::TooMany) => return Self::Limit(HandleError::TooMany.to_string()),
+                None => {}
+            }
+            if cause.downcast_ref::<OutputLimit>().is_some() || cause.to_string().contains("fuel allocated for hostcalls") {
+                return Self::Limit("it handed more data to the host than the limit `output-mib`".into());
+            }
+            if let Some(full) = cause.downcast_ref::<PoolConcurrencyLimitError>() {
+                return Self::Limit(format!("too many plugin instances at once: {full}"));
+            }
+        }
+        if let Some(refused) = refused {
+            return Self::Limit(refused.to_string());
+        }
+        Self::Trap(with_lines(&trap_words(error), lines))
+    }
+}
+
+/// A trap in words.
+fn trap_words(error: &wasmtime::Error) -> String {
+    if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
+        return format!("it exited with code {} in the middle of a call", exit.0);
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::UnreachableCodeReached) => "it panicked or aborted".into(),
+        Some(Trap::StackOverflow) => "its call stack is exhausted (recursion without end?)".into(),
+        Some(Trap::MemoryOutOfBounds) => "it accessed memory out of bounds".into(),
+        Some(Trap::IntegerDivisionByZero) => "it divided by zero".into(),
+        Some(Trap::CannotEnterComponent) => "it was called while it was still busy, or after it had failed".into(),
+        Some(trap) => format!("it trapped: {trap}"),
+        // The innermost cause is what happened; the outer ones say where in the engine.
+        None => format!("it broke off: {}", error.root_cause()),
+    }
+}
+
+fn with_lines(words: &str, lines: &[String]) -> String {
+    if lines.is_empty() { words.to_owned() } else { format!("{words}; its last lines: {}", lines.join(" | ")) }
+}
+
+fn clean_lines(text: &str) -> String {
+    text.lines().map(|line| clean(line.as_bytes())).collect::<Vec<_>>().join(" ")
+}
+
+/// At most [`MAX_MESSAGE_BYTES`] of a text.
+pub(crate) fn shorten(text: &str) -> String {
+    if text.len() <= MAX_MESSAGE_BYTES {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_MESSAGE_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}…", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_engine_become_words() {
+        let check = |error: wasmtime::Error, expect: Fault| assert_eq!(Fault::of(&error, None, &[]), expect);
+        check(Trap::UnreachableCodeReached.into(), Fault::Trap("it panicked or aborted".into()));
+        check(wasmtime::Error::new(HandleError::Dead).context("error while executing"), Fault::Trap(HandleError::Dead.to_string()));
+        check(wasmtime::Error::new(Overrun::Cpu { name: "cpu-ms", ms: 5 }), Fault::Limit("it computed for longer than the limit `cpu-ms` of 5 ms".into()));
+        check(wasmtime::Error::new(Bound::HostCalls(3)), Fault::Limit("it made more than 3 calls to the host in one call".into()));
+        check(wasmtime_wasi::I32Exit(3).into(), Fault::Trap("it exited with code 3 in the middle of a call".into()));
+    }
+
+    #[test]
+    fn the_last_lines_explain_a_trap() {
+        let fault = Fault::of(&Trap::UnreachableCodeReached.into(), None, &["thread panicked at x.rs:1".into(), "no such rule".into()]);
+        assert_eq!(fault, Fault::Trap("it panicked or aborted; its last lines: thread panicked at x.rs:1 | no such rule".into()));
+    }
+
+    #[test]
+    fn a_refused_memory_explains_a_trap() {
+        let refused = Refused::Memory { limit_mib: 64, wanted_mib: 100 };
+        let fault = Fault::of(&Trap::UnreachableCodeReached.into(), Some(&refused), &[]);
+        assert_eq!(fault, Fault::Limit("memory limit 64 MiB (`memory-mib`): it asked for 100 MiB".into()));
+    }
+
+    #[test]
+    fn messages_of_guests_are_bounded() {
+        assert_eq!(shorten(&"ä".repeat(MAX_MESSAGE_BYTES)).len(), MAX_MESSAGE_BYTES + '…'.len_utf8());
+    }
+}

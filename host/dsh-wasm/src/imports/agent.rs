@@ -1,0 +1,246 @@
+//! `dsh:agent`: the request being shaped, the rest of a waterfall, the inbox.
+
+use std::sync::Arc;
+
+use wasmtime::component::Resource;
+
+use crate::bindings::dsh::agent::{agent_types, inbox};
+use crate::bindings::dsh::llm::llm_types::{self, ContentBlock, Failure};
+use crate::clock::Wait;
+use crate::convert;
+use crate::grants::Grant;
+use crate::handles::{LlmRequest, RequestErrorNext, RequestNext, StepResultNext, TurnContinuationNext};
+use crate::store::GuestState;
+use crate::words::{Message, RequestDraft, RunError};
+
+type Res<T> = wasmtime::Result<T>;
+type Answer<T> = wasmtime::Result<Result<T, Failure>>;
+
+impl GuestState {
+    fn draft(&mut self, handle: &Resource<LlmRequest>) -> Res<Arc<RequestDraft>> {
+        self.enter()?;
+        Ok(self.handles.get(handle)?.0.clone())
+    }
+}
+
+fn told(error: &RunError) -> Failure {
+    convert::failure(error.to_failure())
+}
+
+impl agent_types::Host for GuestState {}
+
+impl agent_types::HostLlmRequest for GuestState {
+    fn model(&mut self, handle: Resource<LlmRequest>) -> Res<Option<String>> {
+        Ok(self.draft(&handle)?.model().map(|model| model.as_ref().to_owned()))
+    }
+
+    fn set_model(&mut self, handle: Resource<LlmRequest>, model: String) -> Answer<()> {
+        let draft = self.draft(&handle)?;
+        Ok(draft.set_model(&self.core.name, &model).map_err(convert::failure))
+    }
+
+    fn system(&mut self, handle: Resource<LlmRequest>) -> Res<String> {
+        Ok(self.draft(&handle)?.system().as_ref().to_owned())
+    }
+
+    fn set_system(&mut self, handle: Resource<LlmRequest>, text: String) -> Answer<()> {
+        let draft = self.draft(&handle)?;
+        draft.set_system(&self.core.name, &text);
+        Ok(Ok(()))
+    }
+
+    fn tools(&mut self, handle: Resource<LlmRequest>) -> Res<Vec<llm_types::ToolSchema>> {
+        Ok(self.draft(&handle)?.tools().iter().map(convert::tool_schema).collect())
+    }
+
+    fn set_tools(&mut self, handle: Resource<LlmRequest>, tools: Vec<llm_types::ToolSchema>) -> Answer<()> {
+        let draft = self.draft(&handle)?;
+        Ok(match convert::tool_schemas_in(tools) {
+            Ok(tools) => draft.set_tools(&self.core.name, tools).map_err(convert::failure),
+            Err(ill) => Err(convert::invalid(&ill)),
+        })
+    }
+
+    fn sampling(&mut self, handle: Resource<LlmRequest>) -> Res<llm_types::Sampling> {
+        Ok(convert::sampling(&*self.draft(&handle)?.sampling()))
+    }
+
+    fn set_sampling(&mut self, handle: Resource<LlmRequest>, sampling: llm_types::Sampling) -> Answer<()> {
+        let draft = self.draft(&handle)?;
+        Ok(match convert::sampling_in(sampling) {
+            Ok(sampling) => draft.set_sampling(&self.core.name, sampling).map_err(convert::failure),
+            Err(ill) => Err(convert::invalid(&ill)),
+        })
+    }
+
+    fn message_count(&mut self, handle: Resource<LlmRequest>) -> Res<u32> {
+        self.enter()?;
+        Ok(self.handles.get(&handle)?.0.message_count())
+    }
+
+    fn outline(&mut self, handle: Resource<LlmRequest>, start: u32, count: u32) -> Answer<Vec<agent_types::MessageOutline>> {
+        let messages = self.draft(&handle)?.messages(start, count);
+        Ok(messages.map(|messages| messages.iter().map(|message| convert::outline(message)).collect()).map_err(convert::failure))
+    }
+
+    fn messages(&mut self, handle: Resource<LlmRequest>, start: u32, count: u32) -> Answer<Vec<llm_types::Message>> {
+        let messages = self.draft(&handle)?.messages(start, count);
+        Ok(messages.map(|messages| messages.iter().map(|message| convert::message(&message.message)).collect()).map_err(convert::failure))
+    }
+
+    fn splice(&mut self, handle: Resource<LlmRequest>, start: u32, count: u32, replacement: Vec<llm_types::Message>) -> Answer<()> {
+        let draft = self.draft(&handle)?;
+        Ok(match convert::messages_in("replacement", replacement) {
+            Ok(messages) => draft.splice(&self.core.name, start, count, messages).map_err(convert::failure),
+            Err(ill) => Err(convert::invalid(&ill)),
+        })
+    }
+
+    fn compact(&mut self, handle: Resource<LlmRequest>, start: u32, count: u32, replacement: Vec<llm_types::Message>) -> Answer<()> {
+        let draft = self.draft(&handle)?;
+        Ok(match convert::messages_in("replacement", replacement) {
+            Ok(messages) => draft.compact(&self.core.name, start, count, messages).map_err(convert::failure),
+            Err(ill) => Err(convert::invalid(&ill)),
+        })
+    }
+
+    fn estimated_tokens(&mut self, handle: Resource<LlmRequest>) -> Res<u32> {
+        Ok(self.draft(&handle)?.estimated_tokens())
+    }
+
+    fn context_window(&mut self, handle: Resource<LlmRequest>) -> Res<Option<u32>> {
+        Ok(self.draft(&handle)?.context_window())
+    }
+
+    fn last_usage(&mut self, handle: Resource<LlmRequest>) -> Res<Option<llm_types::Usage>> {
+        Ok(self.draft(&handle)?.last_usage().map(convert::usage))
+    }
+
+    fn retry_of(&mut self, handle: Resource<LlmRequest>) -> Res<Option<agent_types::RequestFailure>> {
+        Ok(self.draft(&handle)?.retry_of().map(convert::request_failure))
+    }
+
+    fn drop(&mut self, handle: Resource<LlmRequest>) -> Res<()> {
+        self.handles.dropped(handle.rep());
+        Ok(())
+    }
+}
+
+impl agent_types::HostRequestNext for GuestState {
+    async fn run(&mut self, handle: Resource<RequestNext>) -> Answer<()> {
+        self.enter()?;
+        let RequestNext(next, draft) = self.handles.get(&handle)?;
+        let (next, draft) = (next.clone(), draft.clone());
+        let outcome = Self::waiting(&self.clock, Wait::Excluded, next.run(draft)).await;
+        Ok(outcome.map_err(|error| told(&error)))
+    }
+
+    fn drop(&mut self, handle: Resource<RequestNext>) -> Res<()> {
+        self.handles.dropped(handle.rep());
+        Ok(())
+    }
+}
+
+impl agent_types::HostRequestErrorNext for GuestState {
+    async fn run(&mut self, handle: Resource<RequestErrorNext>) -> Answer<agent_types::Recovery> {
+        self.enter()?;
+        let next = self.handles.get(&handle)?.0.clone();
+        let outcome = Self::waiting(&self.clock, Wait::Excluded, next.run(())).await;
+        Ok(outcome.map(convert::recovery).map_err(|error| told(&error)))
+    }
+
+    fn drop(&mut self, handle: Resource<RequestErrorNext>) -> Res<()> {
+        self.handles.dropped(handle.rep());
+        Ok(())
+    }
+}
+
+/// The message that a guest passed on, or `given` itself when it is the same: what is the same is not a change.
+pub(crate) fn passed_on(field: &str, message: llm_types::Message, given: &Arc<Message>) -> Result<Arc<Message>, convert::IllFormed> {
+    let message = convert::message_in(field, message)?;
+    if message.role != given.role {
+        return Err(convert::IllFormed::new(format!("{field}.role"), "is not `assistant`"));
+    }
+    Ok(if message == **given { given.clone() } else { Arc::new(message) })
+}
+
+impl agent_types::HostStepResultNext for GuestState {
+    async fn run(&mut self, handle: Resource<StepResultNext>, message: llm_types::Message) -> Answer<llm_types::Message> {
+        self.enter()?;
+        let StepResultNext(next, given) = self.handles.get(&handle)?;
+        let next = next.clone();
+        let message = match passed_on("message", message, given) {
+            Ok(message) => message,
+            Err(ill) => return Ok(Err(convert::invalid(&ill))),
+        };
+        let outcome = Self::waiting(&self.clock, Wait::Excluded, next.run(message)).await;
+        if let (Ok(answered), Ok(known)) = (&outcome, self.handles.get(&handle)) {
+            // What the rest answered last is what an unchanged answer is compared with.
+            known.1 = answered.clone();
+        }
+        Ok(outcome.map(|message| convert::message(&message)).map_err(|error| told(&error)))
+    }
+
+    fn drop(&mut self, handle: Resource<StepResultNext>) -> Res<()> {
+        self.handles.dropped(handle.rep());
+        Ok(())
+    }
+}
+
+impl agent_types::HostTurnContinuationNext for GuestState {
+    async fn run(&mut self, handle: Resource<TurnContinuationNext>, proposal: agent_types::Decision) -> Answer<agent_types::Decision> {
+        self.enter()?;
+        let next = self.handles.get(&handle)?.0.clone();
+        let outcome = Self::waiting(&self.clock, Wait::Excluded, next.run(convert::decision_in(proposal))).await;
+        Ok(outcome.map(|decision| convert::decision(&decision)).map_err(|error| told(&error)))
+    }
+
+    fn drop(&mut self, handle: Resource<TurnContinuationNext>) -> Res<()> {
+        self.handles.dropped(handle.rep());
+        Ok(())
+    }
+}
+
+/// How a message reaches the agent.
+#[derive(Clone, Copy)]
+enum Way {
+    Send,
+    Steer,
+    Inject,
+}
+
+impl GuestState {
+    async fn put(&mut self, way: Way, content: Vec<ContentBlock>) -> Answer<()> {
+        self.enter()?;
+        let session = match self.granted(Grant::Inbox).await {
+            Ok(session) => session,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let content = match convert::blocks_in("content", content) {
+            Ok(content) => content,
+            Err(ill) => return Ok(Err(convert::invalid(&ill))),
+        };
+        let put = async {
+            match way {
+                Way::Send => session.send(content).await,
+                Way::Steer => session.steer(content).await,
+                Way::Inject => session.inject(content).await,
+            }
+        };
+        Ok(Self::waiting(&self.clock, Wait::Counted, put).await.map_err(convert::failure))
+    }
+}
+
+impl inbox::Host for GuestState {
+    async fn send(&mut self, content: Vec<ContentBlock>) -> Answer<()> {
+        self.put(Way::Send, content).await
+    }
+
+    async fn steer(&mut self, content: Vec<ContentBlock>) -> Answer<()> {
+        self.put(Way::Steer, content).await
+    }
+
+    async fn inject(&mut self, content: Vec<ContentBlock>) -> Answer<()> {
+        self.put(Way::Inject, content).await
+    }
+}

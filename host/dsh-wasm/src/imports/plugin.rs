@@ -1,0 +1,75 @@
+//! `dsh:plugin`: runtime and state.
+
+use crate::bindings::dsh::llm::llm_types::Failure;
+use crate::bindings::dsh::plugin::{runtime, state};
+use crate::convert;
+use crate::output::LogLevel;
+use crate::store::{GuestState, no_session};
+
+impl runtime::Host for GuestState {
+    fn agent(&mut self) -> wasmtime::Result<Option<runtime::AgentInfo>> {
+        self.enter()?;
+        let info = self.session.as_ref().map(|session| {
+            let agent = session.agent();
+            runtime::AgentInfo {
+                agent: agent.agent.as_str().to_owned(),
+                session: agent.session.as_str().to_owned(),
+                lineage: agent.lineage.iter().map(|ancestor| ancestor.as_str().to_owned()).collect(),
+            }
+        });
+        Ok(info)
+    }
+
+    fn config(&mut self) -> wasmtime::Result<String> {
+        self.enter()?;
+        Ok(self.core.config.to_string())
+    }
+
+    fn log(&mut self, level: runtime::Level, message: String) -> wasmtime::Result<()> {
+        self.enter()?;
+        let level = match level {
+            runtime::Level::Trace => LogLevel::Trace,
+            runtime::Level::Debug => LogLevel::Debug,
+            runtime::Level::Info => LogLevel::Info,
+            runtime::Level::Warn => LogLevel::Warn,
+            runtime::Level::Error => LogLevel::Error,
+        };
+        self.output.log(level, &message);
+        Ok(())
+    }
+
+    fn cancelled(&mut self) -> wasmtime::Result<bool> {
+        self.enter()?;
+        let of_call = self.call.cancel.as_ref().map(|token| token.is_cancelled());
+        Ok(of_call.unwrap_or_else(|| self.session.as_ref().is_some_and(|session| session.cancellation().is_cancelled())))
+    }
+}
+
+impl state::Host for GuestState {
+    fn get(&mut self, key: String) -> wasmtime::Result<Option<String>> {
+        self.enter()?;
+        let Some(session) = &self.session else { return Ok(None) };
+        Ok(self.call.pending.get(&**session, &key).map(|text| text.as_ref().to_owned()))
+    }
+
+    fn keys(&mut self, prefix: String) -> wasmtime::Result<Vec<String>> {
+        self.enter()?;
+        let Some(session) = &self.session else { return Ok(Vec::new()) };
+        Ok(self.call.pending.keys(&**session, &prefix))
+    }
+
+    fn set(&mut self, key: String, value: String) -> wasmtime::Result<Result<(), Failure>> {
+        self.enter()?;
+        let limit = self.limits().state_bytes();
+        let Some(session) = &self.session else { return Ok(Err(convert::failure(no_session()))) };
+        Ok(self.call.pending.set(&**session, key, value, limit).map_err(convert::failure))
+    }
+
+    fn remove(&mut self, key: String) -> wasmtime::Result<Result<(), Failure>> {
+        self.enter()?;
+        if self.session.is_none() {
+            return Ok(Err(convert::failure(no_session())));
+        }
+        Ok(self.call.pending.remove(key).map_err(convert::failure))
+    }
+}

@@ -1,0 +1,44 @@
+//! wasmtime and WIT: makes a component look like any other listener, guard, provider or observer.
+//!
+//! [`Engine::new`] makes the one engine of a process, [`Engine::load`] a [`WasmPlugin`] of a component's bytes and a [`PluginSpec`];
+//! a `WasmPlugin` is a [`dsh_seam::plugin::Plugin`]. [`inspect`] looks at a file without compiling or running any of it,
+//! [`Engine::describe`] also asks it about its tools and its configuration. Only this crate knows wasmtime.
+//!
+//! A tour: `engine` (configuration, compiling, cache), `contract`, `shape`, `refusal` (what fits and what to say when it does not),
+//! `instance` (stores and the one way to call a guest), `attachment` and `observing` (leases and seams), `imports` (what guests can call),
+//! `wasi` (files and requests), `convert` (values), `clock`, `limiter`, `output`, `fault` (limits and what a failure is called).
+
+mod attachment;
+mod bindings;
+mod cache;
+mod clock;
+mod contract;
+mod convert;
+mod engine;
+mod fault;
+mod grants;
+mod guests;
+mod handles;
+mod imports;
+mod inspect;
+mod instance;
+mod limiter;
+mod limits;
+mod observing;
+mod output;
+mod plugin;
+mod refusal;
+mod shape;
+mod state;
+mod store;
+mod ticker;
+mod wasi;
+mod words;
+
+pub use engine::{Allocation, CompileNotice, Compiling, Engine, EngineError, EngineOptions};
+pub use grants::{Grant, GrantError, GrantPath, Grants, NetRule};
+pub use inspect::{CEILING_SECTION, CeilingEntry, Inspection, inspect};
+pub use limits::Limits;
+pub use plugin::{Description, LoadError, PluginSpec, WasmPlugin};
+pub use refusal::{Foreign, Refusal};
+pub use shape::Difference;

@@ -1,0 +1,312 @@
+//! Where a guest's lines go: its standard output and error, and `log`. They are diagnostics under the plugin's name, one line at a time,
+//! without control characters, bounded per call; the last lines of standard error are kept, because in many languages the message of a
+//! panic is only there.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use dsh_seam::PluginName;
+use tokio::io::AsyncWrite;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+
+use crate::limits::{KEPT_STDERR_LINES, MAX_LOG_LINE_BYTES, MAX_LOG_LINES};
+
+/// How much a stream takes at once; it never waits, so this only bounds one copy.
+const WRITE_BUDGET: usize = 64 * 1024;
+
+/// How bad a line is, in the words of `dsh:plugin/runtime.level`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Every detail.
+    Trace,
+    /// For the plugin's author.
+    Debug,
+    /// Worth knowing.
+    Info,
+    /// Something is wrong but work goes on.
+    Warn,
+    /// Something failed.
+    Error,
+}
+
+/// Which stream of the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// The lines of one instance.
+#[derive(Debug)]
+pub(crate) struct Output {
+    plugin: PluginName,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Unfinished lines of standard output and error; what is over the longest line is not kept.
+    open: [Vec<u8>; 2],
+    last: VecDeque<String>,
+    lines: u32,
+    dropped: u32,
+    bytes: usize,
+    byte_limit: usize,
+}
+
+impl Output {
+    pub(crate) fn new(plugin: PluginName) -> Arc<Self> {
+        Arc::new(Self { plugin, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call begins: its bounds are fresh and nothing of an earlier call is in its messages.
+    pub(crate) fn begin_call(&self, byte_limit: usize) {
+        let mut state = self.state();
+        state.last.clear();
+        (state.lines, state.dropped, state.bytes, state.byte_limit) = (0, 0, 0, byte_limit);
+    }
+
+    /// A call is over: open lines are finished, and dropped ones are counted.
+    pub(crate) fn end_call(&self) {
+        let mut state = self.state();
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let line = std::mem::take(&mut state.open[stream as usize]);
+            if !line.is_empty() {
+                self.line(&mut state, stream, &line);
+            }
+        }
+        if state.dropped > 0 {
+            tracing::warn!(target: "dsh::plugin", plugin = %self.plugin, "{} lines of output were dropped: a call may write {MAX_LOG_LINES}", state.dropped);
+            state.dropped = 0;
+        }
+    }
+
+    /// One line of `dsh:plugin/runtime.log`.
+    pub(crate) fn log(&self, level: LogLevel, message: &str) {
+        let mut state = self.state();
+        if state.may_write() {
+            let message = clean(message.as_bytes());
+            let plugin = &self.plugin;
+            match level {
+                LogLevel::Trace => tracing::trace!(target: "dsh::plugin", %plugin, "{message}"),
+                LogLevel::Debug => tracing::debug!(target: "dsh::plugin", %plugin, "{message}"),
+                LogLevel::Info => tracing::info!(target: "dsh::plugin", %plugin, "{message}"),
+                LogLevel::Warn => tracing::warn!(target: "dsh::plugin", %plugin, "{message}"),
+                LogLevel::Error => tracing::error!(target: "dsh::plugin", %plugin, "{message}"),
+            }
+        }
+    }
+
+    /// Bytes of a stream; false when the call has written more than it may.
+    pub(crate) fn write(&self, stream: Stream, mut bytes: &[u8]) -> bool {
+        let mut state = self.state();
+        state.bytes = state.bytes.saturating_add(bytes.len());
+        if state.bytes > state.byte_limit {
+            return false;
+        }
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            let mut line = std::mem::take(&mut state.open[stream as usize]);
+            extend(&mut line, &bytes[..end]);
+            self.line(&mut state, stream, &line);
+            line.clear();
+            state.open[stream as usize] = line;
+            bytes = &bytes[end + 1..];
+        }
+        extend(&mut state.open[stream as usize], bytes);
+        true
+    }
+
+    fn line(&self, state: &mut State, stream: Stream, line: &[u8]) {
+        let text = clean(line);
+        if stream == Stream::Stderr && !text.trim().is_empty() {
+            if state.last.len() == KEPT_STDERR_LINES {
+                state.last.pop_front();
+            }
+            state.last.push_back(text.clone());
+        }
+        if state.may_write() {
+            let plugin = &self.plugin;
+            match stream {
+                Stream::Stdout => tracing::info!(target: "dsh::plugin", %plugin, "{text}"),
+                Stream::Stderr => tracing::warn!(target: "dsh::plugin", %plugin, "{text}"),
+            }
+        }
+    }
+
+    /// The last lines of standard error in this call, oldest first.
+    pub(crate) fn last_lines(&self) -> Vec<String> {
+        self.state().last.iter().cloned().collect()
+    }
+}
+
+impl State {
+    fn may_write(&mut self) -> bool {
+        if self.lines >= MAX_LOG_LINES {
+            self.dropped = self.dropped.saturating_add(1);
+            return false;
+        }
+        self.lines += 1;
+        true
+    }
+}
+
+fn extend(line: &mut Vec<u8>, bytes: &[u8]) {
+    let room = MAX_LOG_LINE_BYTES.saturating_sub(line.len());
+    line.extend_from_slice(&bytes[..bytes.len().min(room)]);
+}
+
+/// Text that can stand in a terminal and in a log: control characters, with which a guest could move the cursor or forge a line, are
+/// shown as `\x1b`.
+pub(crate) fn clean(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_LOG_LINE_BYTES)]);
+    let text = text.trim_end_matches('\r');
+    if !text.chars().any(|c| c.is_control() && c != '\t') {
+        return text.to_owned();
+    }
+    text.chars().fold(String::with_capacity(text.len() + 16), |mut out, c| {
+        match c {
+            '\t' => out.push(c),
+            c if c.is_control() => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+        out
+    })
+}
+
+/// The WASI side of one stream.
+#[derive(Debug, Clone)]
+pub(crate) struct GuestStream {
+    output: Arc<Output>,
+    stream: Stream,
+}
+
+impl GuestStream {
+    pub(crate) fn new(output: Arc<Output>, stream: Stream) -> Self {
+        Self { output, stream }
+    }
+
+    fn put(&self, bytes: &[u8]) -> Result<(), OutputLimit> {
+        if self.output.write(self.stream, bytes) { Ok(()) } else { Err(OutputLimit) }
+    }
+}
+
+/// The call wrote more to its streams than `output-mib`.
+#[derive(Debug)]
+pub(crate) struct OutputLimit;
+
+impl std::fmt::Display for OutputLimit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("it wrote more to its output than the limit `output-mib`")
+    }
+}
+
+impl std::error::Error for OutputLimit {}
+
+impl IsTerminal for GuestStream {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for GuestStream {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+impl AsyncWrite for GuestStream {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        Poll::Ready(self.put(bytes).map(|()| bytes.len()).map_err(std::io::Error::other))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for GuestStream {
+    async fn ready(&mut self) {}
+}
+
+#[wasmtime_wasi::async_trait]
+impl OutputStream for GuestStream {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.put(&bytes).map_err(|limit| wasmtime_wasi::p2::StreamError::Trap(wasmtime::Error::new(limit)))
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(WRITE_BUDGET)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(limit: usize) -> Arc<Output> {
+        let output = Output::new(PluginName::new("p").expect("valid"));
+        output.begin_call(limit);
+        output
+    }
+
+    #[test]
+    fn the_last_lines_of_standard_error_are_kept() {
+        let output = output(1_000_000);
+        for n in 0..20 {
+            assert!(output.write(Stream::Stderr, format!("line {n}\n").as_bytes()));
+        }
+        assert!(output.write(Stream::Stderr, b"half"));
+        output.end_call();
+        assert_eq!(output.last_lines().last().map(String::as_str), Some("half"));
+        assert_eq!(output.last_lines().len(), KEPT_STDERR_LINES);
+        output.begin_call(1);
+        assert!(output.last_lines().is_empty());
+    }
+
+    #[test]
+    fn output_over_the_limit_is_refused() {
+        let output = output(10);
+        assert!(output.write(Stream::Stdout, b"12345\n"));
+        assert!(!output.write(Stream::Stdout, b"123456\n"));
+    }
+
+    #[test]
+    fn lines_are_bounded_and_cannot_move_the_cursor() {
+        let output = output(1_000_000);
+        assert!(output.write(Stream::Stderr, &vec![b'x'; 100_000]));
+        output.end_call();
+        assert_eq!(output.last_lines()[0].len(), MAX_LOG_LINE_BYTES);
+        assert_eq!(clean(b"\x1b[2Jgone\rforged\tok\r"), "\\u{1b}[2Jgone\\rforged\tok");
+        assert_eq!(clean("zwölf".as_bytes()), "zwölf");
+    }
+
+    #[test]
+    fn lines_beyond_the_bound_are_counted() {
+        let output = output(1_000_000);
+        for _ in 0..MAX_LOG_LINES + 5 {
+            output.log(LogLevel::Trace, "x");
+        }
+        assert_eq!(output.state().dropped, 5);
+    }
+}

@@ -1,0 +1,471 @@
+//! A loaded plugin: checked, compiled, configured, and not yet part of any agent.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cap_std::fs::Dir;
+use serde_json::Value;
+
+use crate::attachment::{Attachment, guest};
+use crate::bindings::dsh::llm::llm_types;
+use crate::convert;
+use crate::engine::{Engine, Inner};
+use crate::fault::{Fault, shorten};
+use crate::grants::{Grant, Grants};
+use crate::guests::Indices;
+use crate::inspect::{Inspection, inspect};
+use crate::instance::{Instance, Mold, Returned, Terms};
+use crate::limits::{Limits, MAX_TOOLS};
+use crate::refusal::Refusal;
+use crate::store::Call;
+use crate::wasi::fs::{GrantedDir, open_granted};
+use crate::words::{Access, Attached, Failure, FailureMode, Plugin, PluginContext, PluginError, PluginName, Profile, Seam, ToolDefinition};
+
+/// How a plugin is to be loaded.
+#[derive(Debug, Clone)]
+pub struct PluginSpec {
+    /// Its name.
+    pub name: PluginName,
+    /// Its configuration, an object; `{}` when none was given.
+    pub config: Value,
+    /// What it may do.
+    pub grants: Grants,
+    /// The values of the environment variables that were granted; one that is not set is left out.
+    pub env: Vec<(String, String)>,
+    /// The seams that it may take part in; none: all that it exports.
+    pub seams: Option<Vec<Seam>>,
+    /// What its failure does.
+    pub failure_mode: FailureMode,
+    /// What it may use.
+    pub limits: Limits,
+}
+
+impl PluginSpec {
+    /// A plugin without configuration and grants, with default limits.
+    #[must_use]
+    pub fn new(name: PluginName) -> Self {
+        Self {
+            name,
+            config: Value::Object(serde_json::Map::new()),
+            grants: Grants::default(),
+            env: Vec::new(),
+            seams: None,
+            failure_mode: FailureMode::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Why a plugin cannot be loaded. `Display` says what is wrong, [`LoadError::hint`] what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The file cannot be a plugin of this host.
+    Refused(Refusal),
+    /// `seams` names one that the plugin does not export.
+    NoSuchSeam {
+        /// As configured.
+        seam: Seam,
+        /// What it exports.
+        exports: Vec<Seam>,
+    },
+    /// A granted directory cannot be opened.
+    Directory {
+        /// The grant.
+        grant: Grant,
+        /// What the system said.
+        why: String,
+    },
+    /// The plugin rejects its configuration.
+    Config {
+        /// What the plugin said.
+        failure: Failure,
+    },
+    /// The plugin failed while it was asked about itself.
+    Failed(PluginError),
+    /// What it says about itself makes no sense.
+    Description {
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl LoadError {
+    /// What to do, in one sentence.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Refused(refusal) => refusal.hint(),
+            Self::NoSuchSeam { .. } => "leave it out of `seams`, or use a plugin that exports it".into(),
+            Self::Directory { grant: Grant::FsRead(_), .. } => "make the directory, or grant one that is there; paths are relative to the workspace".into(),
+            Self::Directory { .. } => "grant a directory inside the workspace that can be made and opened".into(),
+            Self::Config { .. } => "see `dsh-host plugin inspect` for the plugin's configuration schema".into(),
+            Self::Failed(_) | Self::Description { .. } => "this is a fault of the plugin: tell its author".into(),
+        }
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::NoSuchSeam { seam, exports } => {
+                let exports = exports.iter().map(|seam| format!("`{seam}`")).collect::<Vec<_>>().join(", ");
+                write!(f, "`seams` names `{seam}`, which the plugin does not export; it exports {exports}")
+            }
+            Self::Directory { grant, why } => write!(f, "the grant `{grant}` cannot be given: {why}"),
+            Self::Config { failure } => write!(f, "the plugin rejects its configuration: {}", shorten(&failure.message)),
+            Self::Failed(error) => write!(f, "{error}"),
+            Self::Description { why } => write!(f, "the plugin describes itself wrongly: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl From<Refusal> for LoadError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// What is the same for all instances of a plugin.
+pub(crate) struct Core {
+    pub name: PluginName,
+    pub grants: Grants,
+    /// The configuration as text.
+    pub config: Arc<str>,
+    pub limits: Limits,
+    pub dirs: Vec<GrantedDir>,
+    pub workspace: Option<Arc<Dir>>,
+    env: Vec<(String, String)>,
+    refused: Mutex<BTreeSet<Grant>>,
+}
+
+impl Core {
+    /// The granted environment variables that the profile lets through.
+    pub(crate) fn visible_env<'a>(&'a self, profile: Option<&'a Profile>) -> impl Iterator<Item = &'a (String, String)> {
+        self.env.iter().filter(move |(name, _)| profile.is_none_or(|profile| in_patterns(&profile.env, name)))
+    }
+
+    /// The names of the granted environment variables.
+    pub(crate) fn granted_env(&self) -> Vec<String> {
+        let names = self.grants.iter().filter_map(|grant| match grant {
+            Grant::Env(name) => Some(name.clone()),
+            _ => None,
+        });
+        names.collect()
+    }
+
+    /// The plugin called what it was not granted: reports it and returns the failure, with the option to type.
+    pub(crate) async fn refuse(&self, session: Option<&dyn PluginContext>, grant: &Grant) -> Failure {
+        let option = format!("--grant {}={grant}", self.name);
+        let first = self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(grant.clone());
+        if first {
+            tracing::warn!(target: "dsh::plugin", plugin = %self.name, "it was refused `{grant}`, which it was not granted; allow it with `{option}`");
+        }
+        if let Some(session) = session {
+            session.refused(&grant.to_string(), &option).await;
+        }
+        Failure::new("not-granted", format!("plugin `{}` was not granted `{grant}`; the operator can allow it with `{option}`", self.name))
+    }
+}
+
+fn in_patterns(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == pattern,
+    })
+}
+
+/// A plugin that is ready to be attached to agents.
+pub struct WasmPlugin {
+    mold: Arc<Mold>,
+    inspection: Inspection,
+    seams: Vec<Seam>,
+    failure_mode: FailureMode,
+    tools: Arc<[ToolDefinition]>,
+    kinds: Arc<[String]>,
+    ungranted: Vec<Grant>,
+}
+
+impl fmt::Debug for WasmPlugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WasmPlugin").field("name", &self.mold.core.name).field("seams", &self.seams).finish_non_exhaustive()
+    }
+}
+
+/// What a plugin says about itself when it is asked, beside what its file shows.
+#[derive(Debug, Clone)]
+pub struct Description {
+    /// What its file shows.
+    pub inspection: Inspection,
+    /// Its tools; none when it provides none.
+    pub tools: Option<Vec<ToolDefinition>>,
+    /// The JSON Schema of its configuration; none when it has no `plugin/configure`.
+    pub config_schema: Option<Value>,
+}
+
+impl Engine {
+    /// Loads a plugin: checks the file, compiles it or takes it from the cache, opens what was granted, and asks the plugin once about its
+    /// configuration, its tools and what it observes.
+    ///
+    /// Cancel safe: nothing is kept of a load that is dropped, except a compiled component in the cache.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub async fn load(&self, bytes: Vec<u8>, spec: PluginSpec) -> Result<Arc<WasmPlugin>, LoadError> {
+        let compiled = compile(self.inner.clone(), spec.name.clone(), bytes).await?;
+        let seams = chosen_seams(&compiled.inspection, spec.seams.as_deref())?;
+        let (grants, ungranted) = spec.grants.below(compiled.inspection.ceiling.as_deref());
+        let dirs = open_dirs(self.inner.workspace.as_deref(), &grants)?;
+        let core = Core {
+            name: spec.name,
+            config: spec.config.to_string().into(),
+            limits: spec.limits,
+            workspace: self.inner.workspace.clone(),
+            refused: Mutex::default(),
+            env: spec.env,
+            grants,
+            dirs,
+        };
+        let indices = Indices::new(&compiled.pre, &seams).map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
+        let mold = Mold { engine: self.inner.clone(), core: Arc::new(core), pre: compiled.pre, indices };
+        let mut asking = Asking::new(&mold);
+        asking.configure().await?;
+        let (tools, kinds) = (asking.tools().await?, asking.kinds().await?);
+        let plugin = WasmPlugin {
+            mold: Arc::new(mold),
+            inspection: compiled.inspection,
+            failure_mode: spec.failure_mode,
+            tools: tools.unwrap_or_default().into(),
+            kinds: kinds.into(),
+            seams,
+            ungranted,
+        };
+        plugin.warn();
+        Ok(Arc::new(plugin))
+    }
+
+    /// Everything that can be known of a file, for `plugin inspect`: it is checked, compiled, and asked about its tools and its
+    /// configuration, without grants and without a configuration.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub async fn describe(&self, bytes: Vec<u8>, name: PluginName) -> Result<Description, LoadError> {
+        let inspection = inspect(&bytes)?;
+        let compiled = compile(self.inner.clone(), name.clone(), bytes).await?;
+        let spec = PluginSpec::new(name);
+        let core = Core {
+            name: spec.name,
+            config: spec.config.to_string().into(),
+            limits: spec.limits,
+            workspace: None,
+            refused: Mutex::default(),
+            env: spec.env,
+            grants: spec.grants,
+            dirs: Vec::new(),
+        };
+        let indices = Indices::new(&compiled.pre, &inspection.seams).map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
+        let mold = Mold { engine: self.inner.clone(), core: Arc::new(core), pre: compiled.pre, indices };
+        let mut asking = Asking::new(&mold);
+        let (tools, config_schema) = (asking.tools().await?, asking.schema().await?);
+        Ok(Description { inspection, tools, config_schema })
+    }
+}
+
+/// Compiling takes from milliseconds to many seconds, so it does not happen on a thread that serves tasks.
+async fn compile(engine: Arc<Inner>, name: PluginName, bytes: Vec<u8>) -> Result<crate::engine::Compiled, LoadError> {
+    let compiled = tokio::task::spawn_blocking(move || engine.compile(name.as_str(), &bytes)).await;
+    match compiled {
+        Ok(compiled) => Ok(compiled?),
+        Err(error) => Err(LoadError::Refused(Refusal::Link { detail: format!("the compiler broke off: {error}") })),
+    }
+}
+
+fn chosen_seams(inspection: &Inspection, chosen: Option<&[Seam]>) -> Result<Vec<Seam>, LoadError> {
+    let exports = &inspection.seams;
+    let Some(chosen) = chosen else { return Ok(exports.clone()) };
+    if let Some(seam) = chosen.iter().find(|seam| !exports.contains(seam)) {
+        return Err(LoadError::NoSuchSeam { seam: *seam, exports: exports.clone() });
+    }
+    // The configuration is checked whatever it may take part in.
+    Ok(exports.iter().copied().filter(|seam| chosen.contains(seam) || *seam == Seam::Configure).collect())
+}
+
+fn open_dirs(workspace: Option<&Dir>, grants: &Grants) -> Result<Vec<GrantedDir>, LoadError> {
+    let mut dirs = Vec::new();
+    for grant in grants.iter() {
+        let (path, access) = match grant {
+            Grant::FsRead(path) => (path, Access::Read),
+            Grant::FsWrite(path) => (path, Access::Write),
+            _ => continue,
+        };
+        let error = |why: String| LoadError::Directory { grant: grant.clone(), why };
+        let Some(workspace) = workspace else { return Err(error("there is no workspace".into())) };
+        let dir = open_granted(workspace, path, access).map_err(|cause| error(directory_words(&cause)))?;
+        // The same directory twice: writing includes reading.
+        dirs.retain(|known: &GrantedDir| known.path.written != dir.path.written);
+        dirs.push(dir);
+    }
+    Ok(dirs)
+}
+
+fn directory_words(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such directory".into(),
+        std::io::ErrorKind::NotADirectory | std::io::ErrorKind::AlreadyExists => "it is not a directory".into(),
+        std::io::ErrorKind::PermissionDenied => "it leads out of the workspace, or may not be opened".into(),
+        _ => error.to_string(),
+    }
+}
+
+/// The questions that a plugin is asked while it is loaded, all in one instance outside of any session.
+struct Asking<'a> {
+    mold: &'a Mold,
+    instance: Option<Box<Instance>>,
+}
+
+impl<'a> Asking<'a> {
+    fn new(mold: &'a Mold) -> Self {
+        Self { mold, instance: None }
+    }
+
+    async fn ask<R, Fut>(&mut self, seam: Seam, body: impl FnOnce(Box<Instance>) -> Fut) -> Result<R, LoadError>
+    where
+        Fut: Future<Output = (Box<Instance>, wasmtime::Result<R>)>,
+    {
+        let failed = |fault: Fault| LoadError::Failed(fault.into_error(&self.mold.core.name, seam));
+        let terms = Terms::new(&self.mold.core, Call::new(seam), false);
+        let instance = match self.instance.take() {
+            Some(instance) => instance,
+            None => self.mold.instantiate(None, None, &terms.budget, false).await.map_err(failed)?,
+        };
+        let Returned { value, instance, .. } = self.mold.call(instance, terms, body).await.map_err(failed)?;
+        self.instance = Some(instance);
+        Ok(value)
+    }
+
+    /// Rejects a bad configuration.
+    async fn configure(&mut self) -> Result<(), LoadError> {
+        if !self.mold.indices.has(Seam::Configure) {
+            return Ok(());
+        }
+        let config = self.mold.core.config.to_string();
+        let answer = self
+            .ask(Seam::Configure, |mut it| async move {
+                let Instance { store, guests } = &mut *it;
+                let answer = guest(&guests.configure).call_validate(store, &config).await;
+                (it, answer)
+            })
+            .await?;
+        answer.map_err(|failure: llm_types::Failure| LoadError::Config { failure: convert::failure_in(failure) })
+    }
+
+    /// The schema of its configuration.
+    async fn schema(&mut self) -> Result<Option<Value>, LoadError> {
+        if !self.mold.indices.has(Seam::Configure) {
+            return Ok(None);
+        }
+        let text = self
+            .ask(Seam::Configure, |mut it| async move {
+                let Instance { store, guests } = &mut *it;
+                let answer = guest(&guests.configure).call_schema(store).await;
+                (it, answer)
+            })
+            .await?;
+        let schema = convert::json("schema", &text).map_err(|ill| LoadError::Description { why: ill.to_string() })?;
+        Ok(Some(schema))
+    }
+
+    /// Its tools, checked.
+    async fn tools(&mut self) -> Result<Option<Vec<ToolDefinition>>, LoadError> {
+        if !self.mold.indices.has(Seam::Provider) {
+            return Ok(None);
+        }
+        let answer = self
+            .ask(Seam::Provider, |mut it| async move {
+                let Instance { store, guests } = &mut *it;
+                let answer = guest(&guests.provider).call_list_tools(store).await;
+                (it, answer)
+            })
+            .await?;
+        let wrong = |why: String| LoadError::Description { why };
+        let tools = answer.map_err(|failure| {
+            LoadError::Failed(Fault::answered(&convert::failure_in(failure)).into_error(&self.mold.core.name, Seam::Provider))
+        })?;
+        if tools.len() > MAX_TOOLS {
+            return Err(wrong(format!("it has {} tools, and a plugin may have {MAX_TOOLS}", tools.len())));
+        }
+        let mut names = BTreeSet::new();
+        let mut checked = Vec::with_capacity(tools.len());
+        for (n, tool) in tools.into_iter().enumerate() {
+            let tool = convert::definition_in(n, tool).map_err(|ill| wrong(ill.to_string()))?;
+            if !names.insert(tool.name.clone()) {
+                return Err(wrong(format!("it has two tools named `{}`", shorten(&tool.name))));
+            }
+            checked.push(tool);
+        }
+        Ok(Some(checked))
+    }
+
+    /// What it observes.
+    async fn kinds(&mut self) -> Result<Vec<String>, LoadError> {
+        if !self.mold.indices.has(Seam::Observer) {
+            return Ok(Vec::new());
+        }
+        self.ask(Seam::Observer, |mut it| async move {
+            let Instance { store, guests } = &mut *it;
+            let answer = guest(&guests.observer).call_kinds(store).await;
+            (it, answer)
+        })
+        .await
+    }
+}
+
+impl WasmPlugin {
+    /// What its file shows.
+    #[must_use]
+    pub fn inspection(&self) -> &Inspection {
+        &self.inspection
+    }
+
+    /// The seams that it takes part in.
+    #[must_use]
+    pub fn seams(&self) -> &[Seam] {
+        &self.seams
+    }
+
+    /// Its tools, none when it does not provide any.
+    #[must_use]
+    pub fn tools(&self) -> &[ToolDefinition] {
+        &self.tools
+    }
+
+    /// Says at load what an operator should know.
+    fn warn(&self) {
+        let name = &self.mold.core.name;
+        for grant in &self.ungranted {
+            tracing::warn!(target: "dsh::plugin", plugin = %name, "the grant `{grant}` is not given: the plugin declares that it will never need it");
+        }
+        let sees = [Seam::Request, Seam::StepResult, Seam::Execute, Seam::Guard, Seam::Observer].into_iter().find(|seam| self.seams.contains(seam));
+        if let (Some(seam), true) = (sees, self.mold.core.grants.has_net()) {
+            tracing::warn!(target: "dsh::plugin", plugin = %name, "it can see what is said (`{seam}`) and may send it out (`net`)");
+        }
+    }
+}
+
+impl Plugin for WasmPlugin {
+    fn name(&self) -> &PluginName {
+        &self.mold.core.name
+    }
+
+    fn failure_mode(&self) -> FailureMode {
+        self.failure_mode
+    }
+
+    fn attach(&self, context: Arc<dyn PluginContext>) -> Attached {
+        Attachment::new(self.mold.clone(), self.tools.clone(), self.kinds.clone(), context).attached(&self.seams)
+    }
+}

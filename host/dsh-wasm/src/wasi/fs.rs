@@ -1,0 +1,436 @@
+//! Files for guests: the granted directories as preopens, and a second wall around them.
+//!
+//! wasmtime's implementation keeps a guest inside each directory and honours read-only ones. This layer decides again, by itself, for every
+//! operation, because read-only was broken there three times in one year, and because it knows more: of overlapping grants the longest
+//! prefix decides, and a tool runs under a profile that may take away parts of a granted directory. Each open descriptor carries the
+//! access that was decided when it was opened.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use cap_std::fs::Dir;
+use dsh_seam::tools::covers;
+use wasmtime::component::{HasData, Resource};
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView, WasiFilesystemView as _};
+use wasmtime_wasi::p2::bindings::filesystem::preopens;
+use wasmtime_wasi::p2::bindings::filesystem::types::{self, DescriptorFlags, ErrorCode, OpenFlags, PathFlags};
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
+use wasmtime_wasi::{FsPerms, OpenMode};
+
+use crate::grants::{Grant, GrantPath};
+use crate::plugin::Core;
+use crate::store::GuestState;
+use crate::words::{Access, Profile};
+
+/// A directory that was granted, opened through the workspace when the plugin was loaded.
+#[derive(Debug, Clone)]
+pub(crate) struct GrantedDir {
+    /// As written in the grant.
+    pub path: GrantPath,
+    /// Where it really is, relative to the workspace and without links.
+    pub real: String,
+    pub access: Access,
+    pub dir: Arc<File>,
+}
+
+/// Opens the directory of a grant below the workspace. Links may not lead out of it.
+pub(crate) fn open_granted(workspace: &Dir, path: &GrantPath, access: Access) -> std::io::Result<GrantedDir> {
+    if access == Access::Write {
+        workspace.create_dir_all(&path.normal)?;
+    }
+    let real = real_path(workspace, &path.normal)?;
+    let dir = workspace.open_dir(&path.normal)?.into_std_file();
+    Ok(GrantedDir { path: path.clone(), real, access, dir: Arc::new(dir) })
+}
+
+/// `path` without links, relative to `dir`, with `/`; `.` for `dir` itself.
+fn real_path(dir: &Dir, path: &str) -> std::io::Result<String> {
+    if path == "." {
+        return Ok(".".into());
+    }
+    Ok(portable(&dir.canonicalize(path)?))
+}
+
+fn portable(path: &Path) -> String {
+    let parts = path.components().filter_map(|part| match part {
+        Component::Normal(part) => Some(part.to_string_lossy()),
+        _ => None,
+    });
+    let parts: Vec<_> = parts.collect();
+    if parts.is_empty() { ".".into() } else { parts.join("/") }
+}
+
+fn join(base: &str, path: &str) -> String {
+    match (base, path) {
+        (base, ".") => base.to_owned(),
+        (".", path) => path.to_owned(),
+        (base, path) => format!("{base}/{path}"),
+    }
+}
+
+/// What one instance may do with files.
+pub(crate) struct FsLayer {
+    dirs: Vec<GrantedDir>,
+    /// The profile with its paths resolved; none when it takes nothing away.
+    profile: Option<Profile>,
+    /// Whether access can change below a preopen, so that every path has to be resolved.
+    mixed: bool,
+    open: HashMap<u32, Opened>,
+}
+
+/// What is known of an open descriptor.
+#[derive(Debug, Clone)]
+struct Opened {
+    /// Where it is, relative to the workspace; only kept right while `mixed`.
+    real: String,
+    access: Access,
+}
+
+impl FsLayer {
+    pub(crate) fn new(core: &Core, profile: Option<&Profile>) -> Self {
+        let profile = profile.filter(|profile| !profile.is_unrestricted()).map(|profile| resolved(profile, core.workspace.as_deref()));
+        let dirs = core.dirs.clone();
+        let nested = dirs.iter().any(|a| dirs.iter().any(|b| a.access != b.access && covers(&a.real, &b.real)));
+        Self { mixed: nested || profile.is_some(), dirs, profile, open: HashMap::new() }
+    }
+
+    /// What may be done with a place of the workspace: by the longest granted prefix, and by the profile.
+    fn access(&self, real: &str) -> Option<Access> {
+        let depth = |path: &str| if path == "." { 0 } else { path.len() };
+        let granted = self.dirs.iter().filter(|dir| covers(&dir.real, real)).max_by_key(|dir| (depth(&dir.real), dir.access))?.access;
+        match &self.profile {
+            None => Some(granted),
+            Some(profile) => Some(granted.min(profile.access(real)?)),
+        }
+    }
+
+    /// Whether something below `real` may do less than `real` itself: moving or removing it would take that along.
+    fn less_below(&self, real: &str) -> bool {
+        let below = |path: &str| path != real && covers(real, path);
+        self.dirs.iter().any(|dir| dir.access == Access::Read && below(&dir.real))
+            || self.profile.iter().flat_map(|profile| &profile.denied).any(|denied| below(&denied.path))
+    }
+}
+
+/// The profile with the real places of its paths beside the written ones, so that a link is no way around it.
+fn resolved(profile: &Profile, workspace: Option<&Dir>) -> Profile {
+    let mut profile = profile.clone();
+    let Some(workspace) = workspace else { return profile };
+    for grants in [&mut profile.paths, &mut profile.denied] {
+        let mut real = Vec::new();
+        for grant in grants.iter() {
+            let mut there = grant.clone();
+            if let Ok(path) = real_path(workspace, &grant.path) {
+                there.path = path;
+            }
+            real.push(there);
+        }
+        real.extend(grants.drain(..).filter(|grant| !real.contains(grant)).collect::<Vec<_>>());
+        *grants = real;
+    }
+    profile
+}
+
+/// The data behind `wasi:filesystem`.
+pub(crate) struct Fs;
+
+impl HasData for Fs {
+    type Data<'a> = FsView<'a>;
+}
+
+/// Our layer over wasmtime's.
+pub(crate) struct FsView<'a> {
+    inner: WasiFilesystemCtxView<'a>,
+    layer: &'a mut FsLayer,
+    refusals: &'a mut Vec<Grant>,
+}
+
+impl GuestState {
+    pub(crate) fn files(&mut self) -> FsView<'_> {
+        FsView { inner: self.wasi.filesystem(), layer: &mut self.fs, refusals: &mut self.refusals }
+    }
+}
+
+type Fd = Resource<Descriptor>;
+
+impl FsView<'_> {
+    fn opened(&self, fd: &Fd) -> FsResult<Opened> {
+        self.layer.open.get(&fd.rep()).cloned().ok_or_else(|| ErrorCode::BadDescriptor.into())
+    }
+
+    /// Decides over `path` below an open directory. Returns where it really is and what may be done there.
+    fn decide(&mut self, fd: &Fd, path: &str, follow: bool, wanted: Access) -> FsResult<Opened> {
+        let base = self.opened(fd)?;
+        if !self.layer.mixed {
+            if base.access < wanted {
+                return Err(self.refuse(&base.real, path, wanted));
+            }
+            return Ok(base);
+        }
+        let real = match self.resolve(fd, &base.real, path, follow) {
+            Ok(real) => real,
+            // What is not there can be created by nobody: let the system say so.
+            Err(error) => return Err(FsError::from(error)),
+        };
+        match self.layer.access(&real) {
+            Some(access) if access >= wanted => Ok(Opened { real, access }),
+            _ => Err(self.refuse(&real, ".", wanted)),
+        }
+    }
+
+    /// Where `path` leads, relative to the workspace and without links; its last part need not be there.
+    fn resolve(&self, fd: &Fd, base: &str, path: &str, follow: bool) -> std::io::Result<String> {
+        let Descriptor::Dir(dir) = self.inner.table.get(fd).map_err(|_| std::io::Error::from(std::io::ErrorKind::NotFound))? else {
+            return Err(std::io::ErrorKind::NotADirectory.into());
+        };
+        let dir = Dir::from_std_file(dir.dir.try_clone()?);
+        let trimmed = path.trim_end_matches('/');
+        let path = if trimmed.is_empty() { path } else { trimmed };
+        let is_link = dir.symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+        if follow || !is_link {
+            match dir.canonicalize(path) {
+                Ok(real) => return Ok(join(base, &portable(&real))),
+                // A link to nothing would be created where it points to, which cannot be judged.
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound || is_link => return Err(error),
+                Err(_) => {}
+            }
+        }
+        let path = Path::new(path);
+        let (Some(name), parent) = (path.file_name(), path.parent().filter(|parent| !parent.as_os_str().is_empty())) else {
+            return Err(std::io::ErrorKind::PermissionDenied.into());
+        };
+        let parent = match parent {
+            Some(parent) => portable(&dir.canonicalize(parent)?),
+            None => ".".into(),
+        };
+        Ok(join(base, &join(&parent, &name.to_string_lossy())))
+    }
+
+    /// Refuses, and remembers which grant would have allowed it if the grants are what is in the way.
+    fn refuse(&mut self, base: &str, path: &str, wanted: Access) -> FsError {
+        let place = join(base, path);
+        let granted = self.layer.dirs.iter().filter(|dir| covers(&dir.real, &place)).map(|dir| dir.access).max();
+        if granted.is_none_or(|granted| granted < wanted) {
+            // The directory, not the file, is what can be granted.
+            let real = if base == "." && path == "." { ".".to_owned() } else { base.to_owned() };
+            let path = GrantPath { written: real.clone(), normal: real };
+            self.refusals.push(if wanted == Access::Write { Grant::FsWrite(path) } else { Grant::FsRead(path) });
+        }
+        if wanted == Access::Write { ErrorCode::NotPermitted.into() } else { ErrorCode::Access.into() }
+    }
+
+    fn must_write(&mut self, fd: &Fd) -> FsResult<()> {
+        let opened = self.opened(fd)?;
+        if opened.access == Access::Write { Ok(()) } else { Err(self.refuse(&opened.real, ".", Access::Write)) }
+    }
+
+    /// Moving, removing and linking: the place may be written, and nothing below it may do less.
+    fn decide_move(&mut self, fd: &Fd, path: &str) -> FsResult<()> {
+        let decided = self.decide(fd, path, false, Access::Write)?;
+        if self.layer.mixed && self.layer.less_below(&decided.real) {
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        Ok(())
+    }
+}
+
+impl preopens::Host for FsView<'_> {
+    fn get_directories(&mut self) -> wasmtime::Result<Vec<(Fd, String)>> {
+        let mut list = Vec::with_capacity(self.layer.dirs.len());
+        for dir in &self.layer.dirs {
+            let (perms, mode) = match dir.access {
+                Access::Read => (FsPerms::ReadOnly, OpenMode::READ),
+                Access::Write => (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE),
+            };
+            let handle = wasmtime_wasi::filesystem::Dir::new(dir.dir.try_clone()?, perms, mode, false);
+            let fd = self.inner.table.push(Descriptor::Dir(handle))?;
+            self.layer.open.insert(fd.rep(), Opened { real: dir.real.clone(), access: dir.access });
+            list.push((fd, dir.path.written.clone()));
+        }
+        Ok(list)
+    }
+}
+
+impl types::Host for FsView<'_> {
+    fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
+        types::Host::convert_error_code(&mut self.inner, error)
+    }
+
+    fn filesystem_error_code(&mut self, error: Resource<wasmtime::Error>) -> wasmtime::Result<Option<ErrorCode>> {
+        types::Host::filesystem_error_code(&mut self.inner, error)
+    }
+}
+
+fn follows(flags: PathFlags) -> bool {
+    flags.contains(PathFlags::SYMLINK_FOLLOW)
+}
+
+/// What opening with these flags needs.
+fn wanted(open: OpenFlags, flags: DescriptorFlags) -> Access {
+    let writes = open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE | OpenFlags::EXCLUSIVE)
+        || flags.intersects(DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY);
+    if writes { Access::Write } else { Access::Read }
+}
+
+impl types::HostDescriptor for FsView<'_> {
+    async fn open_at(&mut self, fd: Fd, path_flags: PathFlags, path: String, open: OpenFlags, mut flags: DescriptorFlags) -> FsResult<Fd> {
+        let base = Resource::new_borrow(fd.rep());
+        // Libraries ask for this on every directory; it is a wish, not a write.
+        if open.contains(OpenFlags::DIRECTORY) && self.opened(&fd)?.access == Access::Read {
+            flags &= !DescriptorFlags::MUTATE_DIRECTORY;
+        }
+        let decided = self.decide(&base, &path, follows(path_flags), wanted(open, flags))?;
+        let opened = types::HostDescriptor::open_at(&mut self.inner, fd, path_flags, path, open, flags).await?;
+        self.layer.open.insert(opened.rep(), decided);
+        Ok(opened)
+    }
+
+    fn drop(&mut self, fd: Fd) -> wasmtime::Result<()> {
+        self.layer.open.remove(&fd.rep());
+        types::HostDescriptor::drop(&mut self.inner, fd)
+    }
+
+    async fn set_size(&mut self, fd: Fd, size: types::Filesize) -> FsResult<()> {
+        self.must_write(&fd)?;
+        types::HostDescriptor::set_size(&mut self.inner, fd, size).await
+    }
+
+    async fn set_times(&mut self, fd: Fd, accessed: types::NewTimestamp, modified: types::NewTimestamp) -> FsResult<()> {
+        self.must_write(&fd)?;
+        types::HostDescriptor::set_times(&mut self.inner, fd, accessed, modified).await
+    }
+
+    async fn write(&mut self, fd: Fd, bytes: Vec<u8>, offset: types::Filesize) -> FsResult<types::Filesize> {
+        self.must_write(&fd)?;
+        types::HostDescriptor::write(&mut self.inner, fd, bytes, offset).await
+    }
+
+    fn write_via_stream(&mut self, fd: Fd, offset: types::Filesize) -> FsResult<Resource<DynOutputStream>> {
+        self.must_write(&fd)?;
+        types::HostDescriptor::write_via_stream(&mut self.inner, fd, offset)
+    }
+
+    fn append_via_stream(&mut self, fd: Fd) -> FsResult<Resource<DynOutputStream>> {
+        self.must_write(&fd)?;
+        types::HostDescriptor::append_via_stream(&mut self.inner, fd)
+    }
+
+    async fn create_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
+        self.decide(&fd, &path, false, Access::Write)?;
+        types::HostDescriptor::create_directory_at(&mut self.inner, fd, path).await
+    }
+
+    async fn remove_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
+        self.decide_move(&fd, &path)?;
+        types::HostDescriptor::remove_directory_at(&mut self.inner, fd, path).await
+    }
+
+    async fn unlink_file_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
+        self.decide_move(&fd, &path)?;
+        types::HostDescriptor::unlink_file_at(&mut self.inner, fd, path).await
+    }
+
+    async fn symlink_at(&mut self, fd: Fd, to: String, path: String) -> FsResult<()> {
+        self.decide(&fd, &path, false, Access::Write)?;
+        types::HostDescriptor::symlink_at(&mut self.inner, fd, to, path).await
+    }
+
+    async fn rename_at(&mut self, fd: Fd, old: String, new_fd: Fd, new: String) -> FsResult<()> {
+        self.decide_move(&fd, &old)?;
+        self.decide_move(&new_fd, &new)?;
+        types::HostDescriptor::rename_at(&mut self.inner, fd, old, new_fd, new).await
+    }
+
+    async fn link_at(&mut self, fd: Fd, flags: PathFlags, old: String, new_fd: Fd, new: String) -> FsResult<()> {
+        self.decide_move(&fd, &old)?;
+        self.decide_move(&new_fd, &new)?;
+        types::HostDescriptor::link_at(&mut self.inner, fd, flags, old, new_fd, new).await
+    }
+
+    async fn set_times_at(
+        &mut self,
+        fd: Fd,
+        flags: PathFlags,
+        path: String,
+        accessed: types::NewTimestamp,
+        modified: types::NewTimestamp,
+    ) -> FsResult<()> {
+        self.decide(&fd, &path, follows(flags), Access::Write)?;
+        types::HostDescriptor::set_times_at(&mut self.inner, fd, flags, path, accessed, modified).await
+    }
+
+    async fn stat_at(&mut self, fd: Fd, flags: PathFlags, path: String) -> FsResult<types::DescriptorStat> {
+        self.decide(&fd, &path, follows(flags), Access::Read)?;
+        types::HostDescriptor::stat_at(&mut self.inner, fd, flags, path).await
+    }
+
+    async fn readlink_at(&mut self, fd: Fd, path: String) -> FsResult<String> {
+        self.decide(&fd, &path, false, Access::Read)?;
+        types::HostDescriptor::readlink_at(&mut self.inner, fd, path).await
+    }
+
+    async fn metadata_hash_at(&mut self, fd: Fd, flags: PathFlags, path: String) -> FsResult<types::MetadataHashValue> {
+        self.decide(&fd, &path, follows(flags), Access::Read)?;
+        types::HostDescriptor::metadata_hash_at(&mut self.inner, fd, flags, path).await
+    }
+
+    async fn advise(&mut self, fd: Fd, offset: types::Filesize, length: types::Filesize, advice: types::Advice) -> FsResult<()> {
+        types::HostDescriptor::advise(&mut self.inner, fd, offset, length, advice).await
+    }
+
+    async fn sync_data(&mut self, fd: Fd) -> FsResult<()> {
+        types::HostDescriptor::sync_data(&mut self.inner, fd).await
+    }
+
+    async fn get_flags(&mut self, fd: Fd) -> FsResult<DescriptorFlags> {
+        types::HostDescriptor::get_flags(&mut self.inner, fd).await
+    }
+
+    async fn get_type(&mut self, fd: Fd) -> FsResult<types::DescriptorType> {
+        types::HostDescriptor::get_type(&mut self.inner, fd).await
+    }
+
+    async fn read(&mut self, fd: Fd, length: types::Filesize, offset: types::Filesize) -> FsResult<(Vec<u8>, bool)> {
+        types::HostDescriptor::read(&mut self.inner, fd, length, offset).await
+    }
+
+    async fn read_directory(&mut self, fd: Fd) -> FsResult<Resource<types::DirectoryEntryStream>> {
+        let opened = self.opened(&fd)?;
+        if self.layer.mixed && self.layer.access(&opened.real).is_none() {
+            return Err(self.refuse(&opened.real, ".", Access::Read));
+        }
+        types::HostDescriptor::read_directory(&mut self.inner, fd).await
+    }
+
+    async fn sync(&mut self, fd: Fd) -> FsResult<()> {
+        types::HostDescriptor::sync(&mut self.inner, fd).await
+    }
+
+    async fn stat(&mut self, fd: Fd) -> FsResult<types::DescriptorStat> {
+        types::HostDescriptor::stat(&mut self.inner, fd).await
+    }
+
+    fn read_via_stream(&mut self, fd: Fd, offset: types::Filesize) -> FsResult<Resource<DynInputStream>> {
+        types::HostDescriptor::read_via_stream(&mut self.inner, fd, offset)
+    }
+
+    async fn is_same_object(&mut self, a: Fd, b: Fd) -> wasmtime::Result<bool> {
+        types::HostDescriptor::is_same_object(&mut self.inner, a, b).await
+    }
+
+    async fn metadata_hash(&mut self, fd: Fd) -> FsResult<types::MetadataHashValue> {
+        types::HostDescriptor::metadata_hash(&mut self.inner, fd).await
+    }
+}
+
+impl types::HostDirectoryEntryStream for FsView<'_> {
+    async fn read_directory_entry(&mut self, stream: Resource<types::DirectoryEntryStream>) -> FsResult<Option<types::DirectoryEntry>> {
+        types::HostDirectoryEntryStream::read_directory_entry(&mut self.inner, stream).await
+    }
+
+    fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> wasmtime::Result<()> {
+        types::HostDirectoryEntryStream::drop(&mut self.inner, stream)
+    }
+}
