@@ -4,17 +4,19 @@
 
 mod edit;
 mod grep;
+mod preopens;
 mod problem;
 mod read;
 mod root;
 mod walk;
 mod write;
 
-use dsh_sdk::{Access, Call, Failure, NoConfig, Outcome, Plugin, Tool, ToolProvider, registry, tool};
+use dsh_sdk::{Access, Call, Failure, NoConfig, Outcome, PathGrant, Plugin, Tool, ToolProvider, registry, tool};
 use problem::Problem;
-use root::{Root, Who};
+use root::{Root, Verb, Who};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::path::Path;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -116,17 +118,22 @@ fn root(call: &Call) -> Root<'_> {
     Root::new(
         "",
         Who {
-            granted: Box::new(|| granted(call)),
+            granted: Box::new(preopens::names),
+            in_profile: Box::new(|path, verb| in_profile(call, path, verb)),
             plugin: Box::new(|| own_name(call)),
             cancelled: Box::new(|| call.cancelled()),
         },
     )
 }
 
-/// What the call may read, for messages and for searches without a path.
-fn granted(call: &Call) -> Vec<(String, bool)> {
-    let paths = call.limits().map(|limits| limits.paths).unwrap_or_default();
-    paths.into_iter().map(|grant| (grant.path, matches!(grant.access, Access::Write))).collect()
+/// Whether the profile in force lets a path be read or written; grants are another matter.
+fn in_profile(call: &Call, path: &str, verb: Verb) -> bool {
+    let Some(profile) = call.limits() else { return true };
+    let covers = |grant: &PathGrant| grant.path == "." || Path::new(path).starts_with(&grant.path);
+    let writable = |grant: &PathGrant| matches!(grant.access, Access::Write);
+    let writes = verb == Verb::Write;
+    let given = profile.paths.iter().any(|grant| covers(grant) && (writable(grant) || !writes));
+    given && !profile.denied.iter().any(|grant| covers(grant) && (writes || !writable(grant)))
 }
 
 /// The name this plugin was loaded under, for the option in a message.

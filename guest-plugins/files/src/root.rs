@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 /// What the messages need to know from the host; asked for only when there is something to say.
 pub struct Who<'a> {
-    /// The directories the call may read, and whether it may write them.
-    pub granted: Box<dyn Fn() -> Vec<(String, bool)> + 'a>,
+    /// The granted directories.
+    pub granted: Box<dyn Fn() -> Vec<String> + 'a>,
+    /// Whether the profile in force lets a path be read, or written.
+    pub in_profile: Box<dyn Fn(&str, Verb) -> bool + 'a>,
     /// The name the plugin was loaded under.
     pub plugin: Box<dyn Fn() -> String + 'a>,
     /// Whether the turn was aborted.
@@ -28,6 +30,8 @@ pub struct Place {
     pub shown: String,
     /// As it is opened.
     pub real: PathBuf,
+    /// Whether the model named a directory, so that it is what would have to be granted.
+    pub is_directory: bool,
 }
 
 /// What is tried, for messages.
@@ -64,7 +68,12 @@ impl<'a> Root<'a> {
         if (self.who.cancelled)() { Err(Problem::Cancelled) } else { Ok(()) }
     }
 
-    /// The place of a path as the model wrote it. `..` is resolved by the text alone, so that a link cannot bend it.
+    /// The place of a directory as the model wrote it.
+    pub fn directory(&self, path: &str) -> Result<Place, Problem> {
+        Ok(Place { is_directory: true, ..self.place(path, Verb::Read)? })
+    }
+
+    /// The place of a file as the model wrote it. `..` is resolved by the text alone, so that a link cannot bend it.
     pub fn place(&self, path: &str, verb: Verb) -> Result<Place, Problem> {
         if path.contains('\0') {
             return Err(Problem::Outside {
@@ -85,13 +94,13 @@ impl<'a> Root<'a> {
     pub fn below(&self, shown: &str) -> Place {
         // The empty path is no path to the system; the directory itself is `.`.
         let real = if self.base.as_os_str().is_empty() { PathBuf::from(shown) } else { self.base.join(shown) };
-        Place { shown: shown.to_owned(), real }
+        Place { shown: shown.to_owned(), real, is_directory: shown == "." }
     }
 
     /// Where a search without a path starts: the workspace when it is granted as a whole, otherwise every granted directory.
     pub fn starts(&self, path: Option<&str>) -> Result<Vec<Place>, Problem> {
         if let Some(path) = path {
-            let place = self.place(path, Verb::Read)?;
+            let place = self.directory(path)?;
             self.metadata(&place)?;
             return Ok(vec![place]);
         }
@@ -101,7 +110,7 @@ impl<'a> Root<'a> {
         }
         let mut starts: Vec<Place> = Vec::new();
         let mut granted: Vec<String> =
-            (self.who.granted)().iter().map(|(path, _)| normalise(path).as_str().to_owned()).collect();
+            (self.who.granted)().iter().map(|path| normalise(path).as_str().to_owned()).collect();
         granted.sort();
         for path in granted {
             let covered = starts.iter().any(|start| Path::new(&path).starts_with(&start.shown));
@@ -131,7 +140,11 @@ impl<'a> Root<'a> {
             && let Some(link) = self.link_on_the_way(place)
             && link.real.metadata().is_err_and(|error| error.kind() != ErrorKind::NotFound)
         {
-            let hint = "name the file behind the link, if that is granted".to_owned();
+            let hint = format!(
+                "name the file itself; `--grant {}={}:PATH` grants its directory, when that is in the workspace",
+                (self.who.plugin)(),
+                verb.grant()
+            );
             return Problem::LinkOutside { path, link: link.shown, hint };
         }
         match error.kind() {
@@ -165,6 +178,13 @@ impl<'a> Root<'a> {
 
     fn not_granted(&self, place: &Place, verb: Verb) -> Problem {
         let path = place.shown.clone();
+        if self.is_reachable(place) && !(self.who.in_profile)(&place.shown, verb) {
+            return Problem::NotGranted {
+                path,
+                verb: verb.done(),
+                hint: "the sandbox in force does not allow it".to_owned(),
+            };
+        }
         let mut hint = match (verb, self.is_reachable(place)) {
             (Verb::Write, true) => "it is granted for reading only, or protected".to_owned(),
             (Verb::Read, true) => "the system does not allow it".to_owned(),
@@ -185,10 +205,7 @@ impl<'a> Root<'a> {
     }
 
     fn granted_text(&self) -> String {
-        let granted: Vec<String> = (self.who.granted)()
-            .into_iter()
-            .map(|(path, write)| format!("`{path}` ({})", if write { "write" } else { "read" }))
-            .collect();
+        let granted: Vec<String> = (self.who.granted)().iter().map(|path| format!("`{path}`")).collect();
         if granted.is_empty() { "nothing".to_owned() } else { format!("only {}", granted.join(", ")) }
     }
 
@@ -205,15 +222,13 @@ impl<'a> Root<'a> {
     }
 }
 
-/// The directory to grant for a place: itself when it has no extension that says file.
+/// The directory to grant for a place.
 fn directory_of(place: &Place) -> String {
-    let path = Path::new(&place.shown);
-    let parent = path.parent().map(|parent| parent.to_string_lossy().into_owned()).filter(|parent| !parent.is_empty());
-    match (path.extension(), parent) {
-        (None, _) => place.shown.clone(),
-        (Some(_), Some(parent)) => parent,
-        (Some(_), None) => ".".to_owned(),
+    if place.is_directory {
+        return place.shown.clone();
     }
+    let parent = Path::new(&place.shown).parent().map(|parent| parent.to_string_lossy().into_owned());
+    parent.filter(|parent| !parent.is_empty()).unwrap_or_else(|| ".".to_owned())
 }
 
 #[cfg(test)]
@@ -222,10 +237,15 @@ pub mod tests {
 
     /// A workspace for tests; `docs` is what messages say is granted.
     pub fn root(base: &Path) -> Root<'static> {
-        let granted = || vec![("docs".to_owned(), false)];
+        let granted = || vec!["docs".to_owned()];
         Root::new(
             base,
-            Who { granted: Box::new(granted), plugin: Box::new(|| "files".to_owned()), cancelled: Box::new(|| false) },
+            Who {
+                granted: Box::new(granted),
+                in_profile: Box::new(|path, _| path != "docs/hidden"),
+                plugin: Box::new(|| "files".to_owned()),
+                cancelled: Box::new(|| false),
+            },
         )
     }
 
@@ -239,7 +259,7 @@ pub mod tests {
     fn places() {
         let refused = |path: &str| {
             format!(
-                "`{path}` is refused: paths are relative to the workspace and stay in it; only `docs` (read) is granted, and `--grant \
+                "`{path}` is refused: paths are relative to the workspace and stay in it; only `docs` is granted, and `--grant \
                  files=fs:read:PATH` grants a directory of the workspace"
             )
         };
@@ -269,11 +289,13 @@ pub mod tests {
             problem.to_string(),
             "`docs/a/b.md` may not be written: it is granted for reading only, or protected; `--grant files=fs:write:docs/a` would grant it"
         );
+        let problem = root.explain(&root.below("docs/hidden"), Verb::Read, &Error::from(ErrorKind::PermissionDenied));
+        assert_eq!(problem.to_string(), "`docs/hidden` may not be read: the sandbox in force does not allow it");
         let nowhere = super::tests::root(&dir.path().join("none"));
         let problem = nowhere.explain(&nowhere.below("src/a.rs"), Verb::Read, &Error::from(ErrorKind::NotFound));
         assert_eq!(
             problem.to_string(),
-            "`src/a.rs` may not be read: only `docs` (read) is granted; `--grant files=fs:read:src` would grant it"
+            "`src/a.rs` may not be read: only `docs` is granted; `--grant files=fs:read:src` would grant it"
         );
     }
 }

@@ -17,7 +17,7 @@ const SKIPPED_DIRECTORY: &str = ".git";
 
 /// The entries of a directory, sorted; directories end in `/`.
 pub fn list(root: &Root, path: &str) -> Result<String, Problem> {
-    let place = root.place(path, Verb::Read)?;
+    let place = root.directory(path)?;
     if !root.metadata(&place)?.is_dir() {
         return Err(Problem::NotADirectory { path: place.shown });
     }
