@@ -22,6 +22,7 @@ use crate::stop::{Fail, Stop};
 pub(crate) async fn drive(core: Arc<Core>) {
     loop {
         core.journal.settle_pending().await;
+        core.inbox.confirm_quiet();
         match core.inbox.wait_for_queued().await {
             None => return,
             Some(None) => {}

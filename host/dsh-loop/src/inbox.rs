@@ -154,7 +154,7 @@ impl Inbox {
             lost: 0,
             dispose_reason: None,
         };
-        Self { inner: Mutex::new(inner), wake: Notify::new(), quiet: watch::Sender::new(!owed), emit, mode, max_turns }
+        Self { inner: Mutex::new(inner), wake: Notify::new(), quiet: watch::Sender::new(false), emit, mode, max_turns }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -172,9 +172,24 @@ impl Inbox {
         }
     }
 
-    fn show_quiet(&self, inner: &Inner) {
-        let quiet = inner.status == Status::Disposed || (inner.status == Status::Idle && inner.queued.is_empty() && !inner.owed);
-        self.quiet.send_if_modified(|known| std::mem::replace(known, quiet) != quiet);
+    fn is_quiet(inner: &Inner) -> bool {
+        inner.status == Status::Disposed || (inner.status == Status::Idle && inner.queued.is_empty() && !inner.owed)
+    }
+
+    /// Whoever waits for quiet is held back as soon as there is something to do; only [`Inbox::confirm_quiet`] lets them go.
+    fn break_quiet(&self, inner: &Inner) {
+        if !Self::is_quiet(inner) {
+            self.quiet.send_replace(false);
+        }
+    }
+
+    /// Lets go who waits for quiet, if it is quiet. The driver calls it once everything it emitted has settled, so that a command which
+    /// waited for the agent to become idle comes first.
+    pub fn confirm_quiet(&self) {
+        let inner = self.lock();
+        if Self::is_quiet(&inner) {
+            self.quiet.send_replace(true);
+        }
     }
 
     /// A message for the next turn; wakes the driver.
@@ -204,7 +219,7 @@ impl Inbox {
             inner.steering.push_back(message);
         } else {
             inner.queued.push_back(message);
-            self.show_quiet(inner);
+            self.break_quiet(inner);
             self.wake.notify_one();
         }
         Ok(())
@@ -250,7 +265,6 @@ impl Inbox {
         self.drop_past_max_turns(inner);
         if inner.queued.is_empty() && !inner.owed {
             self.set_status(inner, Status::Idle);
-            self.show_quiet(inner);
             return None;
         }
         let take = match self.mode {
@@ -266,7 +280,7 @@ impl Inbox {
         let token = Arc::new(TurnToken::default());
         inner.token = Some(token.clone());
         self.set_status(inner, Status::Running);
-        self.show_quiet(inner);
+        self.break_quiet(inner);
         Some(Due { messages, token })
     }
 
@@ -349,7 +363,6 @@ impl Inbox {
             if dropped > 0 {
                 self.emit(LiveEvent::AgentDropped(AgentDropped { count: dropped }));
             }
-            self.show_quiet(&inner);
         }
     }
 
@@ -368,7 +381,7 @@ impl Inbox {
         if first {
             inner.dispose_reason = Some(reason.to_owned());
             self.set_status(&mut inner, Status::Disposed);
-            self.show_quiet(&inner);
+            self.quiet.send_replace(true);
         }
         if let Some(token) = &inner.token {
             token.cancel(Cause::Disposed(reason.to_owned()));

@@ -1,0 +1,452 @@
+//! A bench for one agent: the real providers, a scripted model, native plugins made of closures, and a recorder of all that is shown.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use dsh_loop::{AgentLoop, AgentOptions, AgentOwner, LoopAgent};
+use dsh_seam::draft::ModelCatalog;
+use dsh_seam::event::{Emitted, Entry, Source};
+use dsh_seam::failure::{Failure, FailureKind, FailureMode, ModelFailure, PluginError, Seam};
+use dsh_seam::ids::{AgentId, PluginName, SessionId};
+use dsh_seam::llm::{ChunkStream, Llm, Model, ModelRequest};
+use dsh_seam::message::{Chunk, ContentBlock, FinishReason, ResultBlock, ToolCall, Usage};
+use dsh_seam::plugin::{Attached, EventSink, Plugin, PluginContext};
+use dsh_seam::services::{Agents, Clock, Services};
+use dsh_seam::session::{Flush, FlushError, NewSession, Observer, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions};
+use dsh_seam::tools::{Annotations, Outcome, ProcessCommand, ProcessExit, Processes, Profile, ToolContext, ToolDefinition, ToolProvider};
+use dsh_seam::waterfall::{Listener, Next, RunContext, RunError, Waterfall};
+use dsh_services::agents::AgentRegistry;
+use dsh_services::approvals::{ApprovalDesks, HeadlessApprover};
+use dsh_services::session::MemorySessions;
+use dsh_services::system_prompt::SystemPromptSections;
+use dsh_services::tools::ToolServices;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+
+/// One answer of the scripted model.
+pub enum Answer {
+    Text(&'static str),
+    /// `name arguments` each, with ids c1, c2, ….
+    Calls(&'static [(&'static str, &'static str)]),
+    /// The text in pieces, and then nothing for ever.
+    Hangs(&'static [&'static str]),
+    Fails(&'static str),
+    Raw(Vec<Chunk>),
+}
+
+/// A model that answers from a list.
+#[derive(Default)]
+pub struct Script {
+    answers: Mutex<VecDeque<Answer>>,
+    calls: Mutex<u32>,
+    /// The texts of each request.
+    pub requests: Mutex<Vec<String>>,
+}
+
+impl Script {
+    fn chunks(&self, answer: Answer) -> Vec<Result<Option<Chunk>, ModelFailure>> {
+        let text = |text: &str| Chunk::BlockEnd { index: 0, block: ContentBlock::text(text) };
+        let delta = |text: &&str| Ok(Some(Chunk::TextDelta { index: 0, text: (*text).into() }));
+        let finish = |reason| Ok(Some(Chunk::Finish { reason }));
+        match answer {
+            Answer::Text(said) => vec![Ok(Some(text(said))), Ok(Some(Chunk::Usage { usage: Usage { output: 1, ..Usage::default() } })), finish(FinishReason::Stop)],
+            Answer::Calls(calls) => {
+                let mut count = self.calls.lock().expect("not poisoned");
+                let block = |(index, (name, arguments)): (usize, &(&str, &str))| {
+                    *count += 1;
+                    let call = ToolCall { id: format!("c{count}"), name: (*name).into(), arguments: (*arguments).into(), opaque: None };
+                    Ok(Some(Chunk::BlockEnd { index: index as u32, block: ContentBlock::ToolCall(call) }))
+                };
+                let blocks: Vec<_> = calls.iter().enumerate().map(block).collect();
+                blocks.into_iter().chain([finish(FinishReason::ToolCalls)]).collect()
+            }
+            Answer::Hangs(pieces) => pieces.iter().map(delta).chain([Ok(None)]).collect(),
+            Answer::Fails(code) => vec![Err(ModelFailure::new(code, format!("the model said {code}")))],
+            Answer::Raw(chunks) => chunks.into_iter().map(|chunk| Ok(Some(chunk))).collect(),
+        }
+    }
+}
+
+#[async_trait]
+impl Model for Script {
+    async fn stream(&self, request: Arc<ModelRequest>) -> Result<ChunkStream, ModelFailure> {
+        request.messages.check_pairs().map_err(|parted| ModelFailure::new("invalid-request", parted.to_string()))?;
+        let text = |block: &ContentBlock| match block {
+            ContentBlock::Text(block) => block.text.clone(),
+            ContentBlock::ToolCall(call) => format!("+{}", call.id),
+            ContentBlock::ToolResult(result) => format!("={}", result.call_id),
+            _ => "?".into(),
+        };
+        let texts: Vec<String> = request.messages.iter().flat_map(|message| &message.message.content).map(text).collect();
+        self.requests.lock().expect("not poisoned").push(texts.join(" "));
+        let answer = self.answers.lock().expect("not poisoned").pop_front().unwrap_or(Answer::Fails("script-exhausted"));
+        let chunks = self.chunks(answer);
+        Ok(futures::stream::iter(chunks).then(|chunk| async move {
+            match chunk {
+                Ok(Some(chunk)) => Ok(chunk),
+                Ok(None) => std::future::pending().await,
+                Err(failure) => Err(failure),
+            }
+        }).boxed())
+    }
+}
+
+struct OneModel(Arc<Script>);
+
+impl ModelCatalog for OneModel {
+    fn check_for_plugin(&self, model: &str) -> Result<(), Failure> {
+        Err(Failure::invalid_argument(format!("`{model}` is not of a network provider")))
+    }
+    fn context_window(&self, _model: &str) -> Option<u32> {
+        None
+    }
+}
+
+impl Llm for OneModel {
+    fn model(&self, _name: &str) -> Result<Arc<dyn Model>, ModelFailure> {
+        Ok(self.0.clone())
+    }
+}
+
+struct NoProcesses;
+
+#[async_trait]
+impl Processes for NoProcesses {
+    async fn run(&self, _: ProcessCommand, _: &Profile, _: &[String], _: &tokio_util::sync::CancellationToken) -> Result<ProcessExit, Failure> {
+        Err(Failure::new("not-available", "no processes here"))
+    }
+    fn enforceable(&self, _: &Profile) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+struct Stopped;
+
+impl Clock for Stopped {
+    fn now_ms(&self) -> u64 {
+        1_000
+    }
+}
+
+/// What a hook does when its event has settled.
+type Hook = Box<dyn Fn(Arc<LoopAgent>) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Records what is shown, one word and detail a line, and runs hooks.
+#[derive(Default)]
+pub struct Recorder {
+    lines: Mutex<Vec<String>>,
+    hooks: Mutex<Vec<(String, Hook)>>,
+    pub agent: Mutex<Option<Arc<LoopAgent>>>,
+}
+
+fn data(emitted: &Emitted) -> serde_json::Value {
+    serde_json::to_value(emitted).expect("events are JSON")["data"].clone()
+}
+
+fn line(emitted: &Emitted) -> Option<String> {
+    let data = data(emitted);
+    let text = |content: &serde_json::Value| content.as_array().into_iter().flatten().map(|block| block["text"].as_str().or(block["id"].as_str()).unwrap_or("?").to_owned()).collect::<Vec<_>>().join(",");
+    let reason = || {
+        let reason = &data["reason"];
+        let detail = reason["code"].as_str().or(reason["reason"].as_str()).map(|detail| format!(" {detail}")).unwrap_or_default();
+        format!("{}{detail}", reason["type"].as_str().unwrap_or("?"))
+    };
+    let detail = match &*emitted.kind() {
+        "assistant/chunk" | "agent/stream-chunk" => return None,
+        "agent/turn-start" | "agent/turn-end" | "agent/step-start" | "agent/step-end" | "agent/steering" | "request/sent" | "agent/created" => String::new(),
+        "turn/end" => reason(),
+        "agent/status" => data["status"].as_str().unwrap_or("?").to_owned(),
+        "agent/disposed" => data["dropped"].to_string(),
+        "agent/dropped" => data["count"].to_string(),
+        "agent/queued" => format!("{}{}", text(&data["content"]), if data["steering"] == true { " steering" } else { "" }),
+        "assistant/message" => format!("{}{}", text(&data["content"]), if data["interrupted"] == true { " interrupted" } else { "" }),
+        "user/message" | "steering/message" | "context/message" => text(&data["content"]),
+        "tool/call" => data["callId"].as_str().unwrap_or("?").to_owned(),
+        "tool/result" => format!("{} {}", data["callId"].as_str().unwrap_or("?"), data["code"].as_str().unwrap_or("ok")),
+        "usage" => data["usage"]["output"].to_string(),
+        "plugin/failed" => format!("{} {}", data["plugin"].as_str().unwrap_or("?"), data["kind"].as_str().unwrap_or("?")),
+        "request/failed" | "error" | "agent/error" => data["code"].as_str().unwrap_or("?").to_owned(),
+        _ => String::new(),
+    };
+    Some(format!("{} {detail}", emitted.kind()).trim_end().to_owned())
+}
+
+#[async_trait]
+impl EventSink for Recorder {
+    fn emit(&self, emitted: &Emitted) {
+        self.lines.lock().expect("not poisoned").extend(line(emitted));
+    }
+
+    async fn settled(&self, emitted: &Emitted) {
+        let kind = emitted.kind().into_owned();
+        let full = line(emitted).unwrap_or_else(|| kind.clone());
+        let agent = self.agent.lock().expect("not poisoned").clone();
+        let hook = {
+            let mut hooks = self.hooks.lock().expect("not poisoned");
+            hooks.iter().position(|(on, _)| *on == kind || *on == full).map(|at| hooks.remove(at).1)
+        };
+        if let (Some(hook), Some(agent)) = (hook, agent) {
+            hook(agent).await;
+        }
+    }
+}
+
+/// Attaches what a test needs.
+pub struct Native {
+    name: PluginName,
+    mode: FailureMode,
+    attach: Box<dyn Fn(Arc<dyn PluginContext>) -> Attached + Send + Sync>,
+}
+
+impl Plugin for Native {
+    fn name(&self) -> &PluginName {
+        &self.name
+    }
+    fn failure_mode(&self) -> FailureMode {
+        self.mode
+    }
+    fn attach(&self, context: Arc<dyn PluginContext>) -> Attached {
+        (self.attach)(context)
+    }
+}
+
+/// A native plugin.
+pub fn plugin(name: &str, mode: FailureMode, attach: impl Fn(Arc<dyn PluginContext>) -> Attached + Send + Sync + 'static) -> Arc<dyn Plugin> {
+    Arc::new(Native { name: PluginName::new(name).expect("valid"), mode, attach: Box::new(attach) })
+}
+
+/// A failure of a plugin in a seam.
+pub fn broken(seam: Seam) -> PluginError {
+    PluginError { plugin: PluginName::new("bad").expect("valid"), seam, kind: FailureKind::Trap, message: "it broke".into(), code: None }
+}
+
+/// What a test listener does.
+pub enum Does {
+    Fail,
+    FailAfter,
+    Hang,
+}
+
+#[async_trait]
+impl<W: Waterfall> Listener<W> for Does {
+    async fn handle(&self, _cx: &RunContext<W>, value: W::Value, next: Next<W>) -> Result<W::Outcome, PluginError> {
+        match self {
+            Does::Fail => Err(broken(W::SEAM)),
+            Does::FailAfter => {
+                let _: Result<W::Outcome, RunError> = next.run(value).await;
+                Err(broken(W::SEAM))
+            }
+            Does::Hang => std::future::pending().await,
+        }
+    }
+}
+
+/// A listener made of a closure over the rest's outcome.
+pub struct Answers<W: Waterfall>(pub Box<dyn Fn() -> W::Outcome + Send + Sync>);
+
+#[async_trait]
+impl<W: Waterfall> Listener<W> for Answers<W> {
+    async fn handle(&self, _cx: &RunContext<W>, value: W::Value, next: Next<W>) -> Result<W::Outcome, PluginError> {
+        next.run(value).await.map_err(|_| broken(W::SEAM))?;
+        Ok((self.0)())
+    }
+}
+
+/// An observer made of a closure.
+pub struct Watches {
+    pub kinds: Vec<String>,
+    pub seen: Box<dyn Fn(Arc<Entry>, u32) -> BoxFuture<'static, Result<(), PluginError>> + Send + Sync>,
+}
+
+#[async_trait]
+impl Observer for Watches {
+    fn kinds(&self) -> &[String] {
+        &self.kinds
+    }
+    async fn on_entries(&self, entries: &[Arc<Entry>], depth: u32) -> Result<(), PluginError> {
+        for entry in entries {
+            (self.seen)(entry.clone(), depth).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A flush that never ends.
+pub struct HangingFlush;
+
+#[async_trait]
+impl Flush for HangingFlush {
+    async fn flush(&self) -> Result<(), FlushError> {
+        std::future::pending().await
+    }
+}
+
+/// Tools `ok` (answers), `safe` (the same, parallel-safe), `wait` (until it is cancelled).
+pub struct SomeTools(Vec<ToolDefinition>);
+
+impl SomeTools {
+    pub fn new() -> Self {
+        let tool = |name: &str, parallel_safe| ToolDefinition {
+            name: name.into(),
+            description: String::new(),
+            parameters: serde_json::json!({"type": "object"}),
+            annotations: Annotations { parallel_safe, ..Annotations::default() },
+        };
+        Self(vec![tool("ok", false), tool("safe", true), tool("wait", false)])
+    }
+}
+
+#[async_trait]
+impl ToolProvider for SomeTools {
+    fn definitions(&self) -> &[ToolDefinition] {
+        &self.0
+    }
+    async fn call(&self, cx: &ToolContext, call: ToolCall) -> Result<Outcome, PluginError> {
+        if call.name == "wait" {
+            cx.cancel.cancelled().await;
+            return Ok(Outcome::error("aborted", "aborted"));
+        }
+        Ok(Outcome { content: vec![ResultBlock::text("done")], is_error: false, code: None, plugin: None })
+    }
+}
+
+/// Sessions whose writer fails at the n-th append.
+pub struct Failing {
+    inner: MemorySessions,
+    at: u64,
+}
+
+struct FailingWriter {
+    inner: Box<dyn SessionWriter>,
+    at: u64,
+}
+
+#[async_trait]
+impl SessionWriter for FailingWriter {
+    fn append(&mut self, entry: &Entry) -> io::Result<()> {
+        if entry.seq >= self.at { Err(io::Error::other("no space left")) } else { self.inner.append(entry) }
+    }
+    async fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush().await
+    }
+    fn read(&mut self, start: u64, limit: u32, max_bytes: usize) -> io::Result<Vec<Entry>> {
+        self.inner.read(start, limit, max_bytes)
+    }
+}
+
+#[async_trait]
+impl Sessions for Failing {
+    async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError> {
+        let mut session = self.inner.create(new).await?;
+        session.writer = Box::new(FailingWriter { inner: session.writer, at: self.at });
+        Ok(session)
+    }
+    async fn open(&self, id: &SessionId, agent: &AgentId) -> Result<OpenSession, SessionError> {
+        self.inner.open(id, agent).await
+    }
+    async fn fork(&self, id: &SessionId, at: Option<u64>, agent: &AgentId) -> Result<OpenSession, SessionError> {
+        self.inner.fork(id, at, agent).await
+    }
+    async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
+        self.inner.newest(agent, workspace).await
+    }
+    async fn list(&self) -> Result<Vec<SessionSummary>, SessionError> {
+        self.inner.list().await
+    }
+    async fn read(&self, id: &SessionId, salvage: bool) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
+        self.inner.read(id, salvage).await
+    }
+}
+
+/// One agent and all around it.
+pub struct Bench {
+    pub recorder: Arc<Recorder>,
+    pub model: Arc<Script>,
+    pub agents: Arc<AgentRegistry>,
+    pub sessions: Arc<dyn Sessions>,
+    plugins: Vec<Arc<dyn Plugin>>,
+    pub options: AgentOptions,
+}
+
+impl Bench {
+    pub fn new(answers: Vec<Answer>) -> Self {
+        let model = Arc::new(Script::default());
+        model.answers.lock().expect("not poisoned").extend(answers);
+        let tools = plugin("tools", FailureMode::Closed, |_| Attached { provider: Some(Arc::new(SomeTools::new())), ..Attached::default() });
+        Self {
+            recorder: Arc::default(),
+            model,
+            agents: Arc::new(AgentRegistry::new()),
+            sessions: Arc::new(MemorySessions::new(Arc::new(Stopped))),
+            plugins: vec![tools],
+            options: AgentOptions { model: Some("script".into()), workspace: "/w".into(), ..AgentOptions::default() },
+        }
+    }
+
+    pub fn with(mut self, plugin: Arc<dyn Plugin>) -> Self {
+        self.plugins.push(plugin);
+        self
+    }
+
+    pub fn failing_at(mut self, seq: u64) -> Self {
+        self.sessions = Arc::new(Failing { inner: MemorySessions::new(Arc::new(Stopped)), at: seq });
+        self
+    }
+
+    /// Runs `then` once, when the event has settled: a kind, or a whole line of the transcript.
+    pub fn on(self, event: &str, then: impl Fn(Arc<LoopAgent>) -> BoxFuture<'static, ()> + Send + Sync + 'static) -> Self {
+        self.recorder.hooks.lock().expect("not poisoned").push((event.into(), Box::new(then)));
+        self
+    }
+
+    pub fn agent_loop(&self) -> AgentLoop {
+        let services = Services {
+            agents: self.agents.clone(),
+            sessions: self.sessions.clone(),
+            llm: Arc::new(OneModel(self.model.clone())),
+            tools: Arc::new(ToolServices::new(Arc::new(NoProcesses))),
+            system_prompt: Arc::new(SystemPromptSections),
+            approver: Arc::new(HeadlessApprover),
+            approvals: Arc::new(ApprovalDesks),
+            processes: Arc::new(NoProcesses),
+            events: self.recorder.clone(),
+            clock: Arc::new(Stopped),
+        };
+        AgentLoop::new(services, self.plugins.clone())
+    }
+
+    /// An agent whose driver waits for its release.
+    pub async fn held(&self) -> AgentOwner {
+        let options = AgentOptions { held: true, ..self.options.clone() };
+        let owner = self.agent_loop().create(AgentId::new("main").expect("valid"), options).await.expect("the agent can be made");
+        *self.recorder.agent.lock().expect("not poisoned") = Some(owner.agent());
+        owner
+    }
+
+    /// Sends the prompts, waits until the agent is idle, disposes it.
+    pub async fn run(&self, prompts: &[&str]) -> String {
+        let agent = self.held().await;
+        for prompt in prompts {
+            agent.send(text(prompt), Source::User).expect("there is room");
+        }
+        agent.release();
+        agent.idle().await;
+        agent.dispose("done").await;
+        assert!(self.agents.list().is_empty(), "the id is free again");
+        self.transcript()
+    }
+
+    /// What was shown so far, without the events that only repeat a durable one.
+    pub fn transcript(&self) -> String {
+        let twins = ["agent/turn-start", "agent/turn-end", "agent/step-start", "agent/step-end", "agent/steering"];
+        self.recorder.lines.lock().expect("not poisoned").iter().filter(|line| !twins.contains(&line.as_str())).cloned().collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// One text block.
+pub fn text(text: &str) -> Vec<ContentBlock> {
+    vec![ContentBlock::text(text)]
+}
+
