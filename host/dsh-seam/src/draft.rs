@@ -383,13 +383,7 @@ impl State {
     fn check_seams(&self, from: usize, to: usize, replacement: &[Arc<ModelMessage>]) -> Result<(), Failure> {
         let list = self.list();
         let is_result = |at: usize| list.get(at).is_some_and(|message| message.message.tool_results().next().is_some());
-        let mut first = from;
-        while first > 0 && (is_result(first) || first == from) {
-            first -= 1;
-            if !is_result(first) {
-                break;
-            }
-        }
+        let first = (0..from).rev().find(|at| !is_result(*at)).unwrap_or(0);
         let mut last = to;
         while is_result(last) {
             last += 1;

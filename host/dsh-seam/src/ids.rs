@@ -80,7 +80,7 @@ fn is_id(text: &str) -> bool {
 
 fn is_plugin_name(text: &str) -> bool {
     let ok = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    text.len() <= 64 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(ok) && !matches!(text, "failed" | "refused")
+    text.len() <= 64 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(ok) && !matches!(text, "failed" | "builtin")
 }
 
 name!(
@@ -93,7 +93,7 @@ name!(
 );
 name!(
     /// A plugin's name, unique among the plugins of one process; `builtin` stands for the host itself.
-    PluginName, "plugin name", "use `[a-z][a-z0-9-]{0,63}`; `failed` and `refused` are taken", is_plugin_name
+    PluginName, "plugin name", "use `[a-z][a-z0-9-]{0,63}`; `failed` and `builtin` are taken", is_plugin_name
 );
 
 impl PluginName {
@@ -137,6 +137,7 @@ mod tests {
         check("Echo", false);
         check("2fast", false);
         check("failed", false);
+        check("builtin", false);
         check(&"a".repeat(64), true);
         check(&"a".repeat(65), false);
     }
