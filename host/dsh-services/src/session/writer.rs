@@ -1,0 +1,186 @@
+//! The one writer of a log in a file.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use dsh_seam::event::Entry;
+use dsh_seam::session::SessionWriter;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use super::buffer::{LineBuffer, LineIndex, read_entries};
+use super::lines;
+
+/// Only its owner reads a log: it holds what was said.
+const LOG_MODE: u32 = 0o600;
+/// The same for the folder of logs.
+const DIR_MODE: u32 = 0o700;
+/// How often a log may be replaced between opening and locking it before we give up; once is already rare.
+const LOCK_TRIES: u32 = 8;
+
+/// A log that is open for writing.
+pub(super) struct FileWriter {
+    path: PathBuf,
+    state: State,
+}
+
+enum State {
+    /// Nothing is on disk yet; `replaces` is the empty log that is there, locked.
+    Pending { buffer: LineBuffer, replaces: Option<File> },
+    /// On disk, locked. `dir` is set until the folder was made durable too.
+    Open { file: Arc<File>, index: LineIndex, dir: Option<PathBuf> },
+    /// A failed write could not be cut back: what is at the end of the file is not known.
+    Broken,
+}
+
+impl FileWriter {
+    /// A log that is made at the first append, with all that `buffer` holds.
+    pub(super) fn pending(path: PathBuf, buffer: LineBuffer, replaces: Option<File>) -> Self {
+        Self { path, state: State::Pending { buffer, replaces } }
+    }
+
+    /// A log that is there, locked as `file`.
+    pub(super) fn open(path: PathBuf, file: File, index: LineIndex) -> Self {
+        Self { path, state: State::Open { file: Arc::new(file), index, dir: None } }
+    }
+
+    fn named(&self, error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+    }
+
+    fn try_append(&mut self, entry: &Entry) -> io::Result<()> {
+        match &mut self.state {
+            State::Pending { buffer, replaces } => {
+                let line = lines::line_of(entry, buffer.index.entries())?;
+                let mut whole = buffer.clone();
+                whole.append_line(&line);
+                let file = publish(&self.path, &whole.bytes, replaces.is_some())?;
+                let dir = self.path.parent().map(Path::to_path_buf);
+                self.state = State::Open { file: Arc::new(file), index: whole.index, dir };
+                Ok(())
+            }
+            State::Open { file, index, .. } => {
+                let line = lines::line_of(entry, index.entries())?;
+                if let Err(error) = file.write_all_at(&line, index.end()) {
+                    if file.set_len(index.end()).is_err() {
+                        self.state = State::Broken;
+                    }
+                    return Err(error);
+                }
+                index.push(line.len() as u64);
+                Ok(())
+            }
+            State::Broken => Err(io::Error::other("an earlier write failed half way and could not be cut back")),
+        }
+    }
+}
+
+#[async_trait]
+impl SessionWriter for FileWriter {
+    fn append(&mut self, entry: &Entry) -> io::Result<()> {
+        self.try_append(entry).map_err(|error| self.named(error))
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        let State::Open { file, dir, .. } = &self.state else { return Ok(()) };
+        let (file, dir) = (file.clone(), dir.clone());
+        let flushed = tokio::task::spawn_blocking(move || {
+            file.sync_data()?;
+            // The name of a new log is durable only with its folder.
+            dir.map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+        });
+        flushed.await.map_err(io::Error::other).flatten().map_err(|error| self.named(error))?;
+        if let State::Open { dir, .. } = &mut self.state {
+            *dir = None;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, start: u64, limit: u32, max_bytes: usize) -> io::Result<Vec<Entry>> {
+        match &self.state {
+            State::Pending { buffer, .. } => buffer.read(start, limit, max_bytes),
+            State::Open { file, index, .. } => {
+                let Some((offset, skip)) = index.find(start) else { return Ok(Vec::new()) };
+                let part = At { file, offset }.take(index.end() - offset);
+                read_entries(BufReader::new(part), skip, limit, max_bytes).map_err(|error| self.named(error))
+            }
+            State::Broken => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Reads a file from an offset on, without moving anybody's position.
+struct At<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl Read for At<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
+}
+
+/// Makes the log at `path` with `bytes`, locked before it can be seen. `replace`: an empty log of ours is there.
+fn publish(path: &Path, bytes: &[u8], replace: bool) -> io::Result<File> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let temporary = dir.join(format!(".{name}.{}.tmp", ulid::Ulid::generate()));
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(LOG_MODE).open(&temporary)?;
+    let made = file.try_lock().map_err(io::Error::from).and_then(|()| file.write_all(bytes)).and_then(|()| match replace {
+        true => fs::rename(&temporary, path),
+        false => rename_new(&temporary, path),
+    });
+    if let Err(error) = made {
+        // The error that matters is the first one; a name that stays behind is never taken for a log.
+        let _ = fs::remove_file(&temporary);
+        return Err(error);
+    }
+    Ok(file)
+}
+
+/// Renames, unless the new name is taken.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // A file system that cannot do it in one step.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::OPNOTSUPP) => {
+            fs::hard_link(from, to)?;
+            fs::remove_file(from)
+        }
+        renamed => Ok(renamed?),
+    }
+}
+
+/// Opens and locks the log at `path`; none when another writer has it.
+pub(super) fn lock(path: &Path) -> io::Result<Option<File>> {
+    for _ in 0..LOCK_TRIES {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // An empty log may have been replaced in between; then the lock is on a file that is no longer there.
+        let (mine, there) = (file.metadata()?, fs::metadata(path)?);
+        if (mine.dev(), mine.ino()) == (there.dev(), there.ino()) {
+            return Ok(Some(file));
+        }
+    }
+    Ok(None)
+}
+
+/// Moves what stands after `whole` bytes of the log to the file beside it, which is returned.
+pub(super) fn set_torn_aside(path: &Path, file: &File, whole: u64, torn: &[u8]) -> io::Result<PathBuf> {
+    let aside = path.with_extension("torn");
+    let mut kept = OpenOptions::new().append(true).create(true).mode(LOG_MODE).open(&aside)?;
+    kept.write_all(&[torn, b"\n"].concat())?;
+    kept.sync_data()?;
+    file.set_len(whole)?;
+    Ok(aside)
+}
