@@ -114,4 +114,5 @@ fn outlines(request: &LlmRequest) -> Result<Vec<Outline>, Failure> {
     Ok(outlines)
 }
 
+dsh_sdk::ceiling!("llm": "to write summaries, when summarize is on");
 dsh_sdk::export!(Compaction: request, configure);

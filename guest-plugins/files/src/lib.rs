@@ -149,4 +149,5 @@ fn answer(result: Result<String, Problem>) -> Result<Outcome, Failure> {
     })
 }
 
+dsh_sdk::ceiling!("fs": "to read and write the files you grant");
 dsh_sdk::export!(Files: tools, configure);

@@ -35,6 +35,7 @@
 //! Guest memory is a cache: the host may make a new instance for any call. What has to last goes to [`state`].
 
 pub mod bindings;
+mod ceiling;
 mod failure;
 mod message;
 mod outcome;
@@ -83,5 +84,6 @@ macro_rules! log {
 
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::ceiling::{bytes, plain};
     pub use crate::plugin::{Instance, build};
 }

@@ -90,4 +90,5 @@ impl Shell {
     }
 }
 
+dsh_sdk::ceiling!("process": "to run the shell", "env": "to hand variables on to the command");
 dsh_sdk::export!(Shell: tools, configure);
