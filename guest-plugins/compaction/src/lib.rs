@@ -1,6 +1,6 @@
 //! The plugin `compaction`: when a session outgrows its budget, the middle of the history is replaced, for good, by one message.
 //!
-//! Below the trigger it costs one call to the host, whatever the length of the history. Above it only outlines are read, and texts
+//! Below the trigger it costs two small calls to the host, whatever the length of the history. Above it only outlines are read, and texts
 //! only of what is summarised.
 
 mod config;
@@ -10,12 +10,17 @@ mod progress;
 mod summary;
 
 use config::{Budget, Config};
-use dsh_sdk::{Failure, LlmRequest, Message, MessageOutline, Plugin, RequestListener, RequestNext, Step, log, state};
+use dsh_sdk::{
+    Failure, LlmRequest, Message, MessageOutline, Plugin, Recovery, RequestErrorListener, RequestErrorNext,
+    RequestFailure, RequestListener, RequestNext, Step, log, state,
+};
 use plan::{Outline, Plan};
 use progress::{Attempt, Progress};
 
 /// How many outlines are read by one call to the host: large enough to be few calls, small enough for the limit on what crosses.
 const OUTLINES_AT_ONCE: u32 = 512;
+/// The code of a request that is larger than the model's context window.
+const OVERFLOW: &str = "context-window-exceeded";
 /// Where the last attempt that did not help is kept.
 const ATTEMPT_KEY: &str = "attempt";
 
@@ -37,20 +42,40 @@ impl RequestListener for Compaction {
     fn on_request(&self, at: Step, request: &LlmRequest, next: &RequestNext) -> Result<(), Failure> {
         let trigger = self.budget.trigger(|| request.context_window());
         let tokens = request.estimated_tokens();
-        if tokens >= trigger {
+        if request.retry_of().is_some_and(|failed| failed.failure.code == OVERFLOW) {
+            // The provider counts more than the estimate: what is there now is too much, whatever the trigger.
+            self.compact(at, request, tokens, trigger.min(tokens).max(1))?;
+        } else if tokens >= trigger && self.is_worth_it(tokens, trigger)? {
             self.compact(at, request, tokens, trigger)?;
         }
         next.run()
     }
 }
 
-impl Compaction {
-    /// Compacts once, unless it is known not to help, and remembers when it did not.
-    fn compact(&self, at: Step, request: &LlmRequest, tokens: u32, trigger: u32) -> Result<(), Failure> {
-        let earlier: Option<Attempt> = state::get(ATTEMPT_KEY)?;
-        if earlier.as_ref().is_some_and(|attempt| !attempt.may_try_again(tokens, trigger)) {
-            return Ok(());
+impl RequestErrorListener for Compaction {
+    /// When the provider refuses the request for its size, the same step is tried once more, compacted.
+    fn on_request_error(
+        &self,
+        _at: Step,
+        failed: &RequestFailure,
+        next: &RequestErrorNext,
+    ) -> Result<Recovery, Failure> {
+        if failed.failure.code == OVERFLOW && failed.attempt == 1 {
+            return Ok(Recovery::RetryAfterMs(0));
         }
+        next.run()
+    }
+}
+
+impl Compaction {
+    /// Whether nothing speaks against another attempt.
+    fn is_worth_it(&self, tokens: u32, trigger: u32) -> Result<bool, Failure> {
+        let earlier: Option<Attempt> = state::get(ATTEMPT_KEY)?;
+        Ok(earlier.is_none_or(|attempt| attempt.may_try_again(tokens, trigger)))
+    }
+
+    /// Compacts once, and remembers when it did not help.
+    fn compact(&self, at: Step, request: &LlmRequest, tokens: u32, trigger: u32) -> Result<(), Failure> {
         let outlines = outlines(request)?;
         let Some(plan) = plan::plan(&outlines, tokens, trigger, self.budget.keep_tokens()) else {
             return Ok(());
@@ -66,7 +91,8 @@ impl Compaction {
         };
         match progress::judge(done.is_ok(), after, trigger, plan.fixed_tokens) {
             Progress::Enough => {
-                if earlier.is_some() {
+                // A removal is an entry in the log: only where there is something to remove.
+                if !state::keys(ATTEMPT_KEY).is_empty() {
                     state::remove(ATTEMPT_KEY)?;
                 }
             }
@@ -115,4 +141,4 @@ fn outlines(request: &LlmRequest) -> Result<Vec<Outline>, Failure> {
 }
 
 dsh_sdk::ceiling!("llm": "to write summaries, when summarize is on");
-dsh_sdk::export!(Compaction: request, configure);
+dsh_sdk::export!(Compaction: request, request_error, configure);
