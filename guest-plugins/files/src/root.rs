@@ -5,12 +5,15 @@ use dsh_glob::normalise;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
+/// Whether a path may be read or written.
+type InProfile<'a> = Box<dyn Fn(&str, Verb) -> bool + 'a>;
+
 /// What the messages need to know from the host; asked for only when there is something to say.
 pub struct Who<'a> {
     /// The granted directories.
     pub granted: Box<dyn Fn() -> Vec<String> + 'a>,
     /// Whether the profile in force lets a path be read, or written.
-    pub in_profile: Box<dyn Fn(&str, Verb) -> bool + 'a>,
+    pub in_profile: InProfile<'a>,
     /// The name the plugin was loaded under.
     pub plugin: Box<dyn Fn() -> String + 'a>,
     /// Whether the turn was aborted.
