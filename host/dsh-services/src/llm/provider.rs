@@ -1,0 +1,157 @@
+//! What is known of a network provider: its kind, its address, its key, its time-outs.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A key. It is shown nowhere: neither `Debug` nor `Display` has it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps a key.
+    pub fn new(key: impl Into<String>) -> Self {
+        Self(key.into())
+    }
+
+    /// The key itself, for the one header that carries it.
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Which protocol a provider speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProviderKind {
+    /// OpenAI's Chat Completions.
+    OpenAi,
+    /// OpenAI's Responses; not in this version.
+    OpenAiResponses,
+    /// Anthropic's Messages; not in this version.
+    Anthropic,
+    /// DeepSeek's Chat Completions.
+    DeepSeek,
+    /// Any other server of Chat Completions.
+    Compatible,
+}
+
+impl ProviderKind {
+    /// Every kind.
+    pub const ALL: [ProviderKind; 5] = [
+        ProviderKind::OpenAi,
+        ProviderKind::OpenAiResponses,
+        ProviderKind::Anthropic,
+        ProviderKind::DeepSeek,
+        ProviderKind::Compatible,
+    ];
+
+    /// The word in `kind = "…"`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ProviderKind::OpenAi => "openai",
+            ProviderKind::OpenAiResponses => "openai-responses",
+            ProviderKind::Anthropic => "anthropic",
+            ProviderKind::DeepSeek => "deepseek",
+            ProviderKind::Compatible => "compatible",
+        }
+    }
+
+    /// Whether this version has an adapter for it.
+    pub fn is_supported(self) -> bool {
+        matches!(self, ProviderKind::OpenAi | ProviderKind::DeepSeek | ProviderKind::Compatible)
+    }
+
+    /// Where the provider is, unless the configuration says otherwise.
+    fn default_base_url(self) -> Option<&'static str> {
+        match self {
+            ProviderKind::OpenAi | ProviderKind::OpenAiResponses => Some("https://api.openai.com/v1"),
+            ProviderKind::Anthropic => Some("https://api.anthropic.com/v1"),
+            ProviderKind::DeepSeek => Some("https://api.deepseek.com"),
+            ProviderKind::Compatible => None,
+        }
+    }
+}
+
+impl FromStr for ProviderKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
+        known.ok_or_else(|| {
+            let list = Self::ALL.map(|kind| format!("`{}`", kind.as_str())).join(", ");
+            format!("unknown kind of provider `{text}`: there are {list}")
+        })
+    }
+}
+
+/// One network provider.
+#[derive(Debug, Clone)]
+pub struct ProviderConfig {
+    /// The part of a model's name before the `/`.
+    pub name: String,
+    /// Its protocol.
+    pub kind: ProviderKind,
+    /// Where it is, without `/chat/completions`; none: a model of it is an error that asks for `--base-url`.
+    pub base_url: Option<String>,
+    /// The key; none: no `Authorization` header, unless `key_variable` says that one is needed.
+    pub api_key: Option<Secret>,
+    /// The environment variable that must hold the key; none: no key is needed.
+    pub key_variable: Option<String>,
+    /// The most time for a connection, in milliseconds.
+    pub connect_timeout_ms: u64,
+    /// The most time until the answer begins, in milliseconds.
+    pub first_byte_timeout_ms: u64,
+    /// The most time between two pieces of the answer, in milliseconds.
+    pub idle_timeout_ms: u64,
+    /// The most time for the whole call, in milliseconds.
+    pub total_timeout_ms: u64,
+    /// Tokens its models take in and put out together; none when unknown.
+    pub context_window: Option<u32>,
+}
+
+impl ProviderConfig {
+    /// A provider at its usual address, without a key, with the default time-outs.
+    pub fn new(name: impl Into<String>, kind: ProviderKind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            base_url: kind.default_base_url().map(str::to_owned),
+            api_key: None,
+            key_variable: None,
+            connect_timeout_ms: 10_000,
+            first_byte_timeout_ms: 120_000,
+            idle_timeout_ms: 60_000,
+            total_timeout_ms: 3_600_000,
+            context_window: None,
+        }
+    }
+}
+
+/// The providers that are there without any configuration. `base_url` is that of `--base-url` and replaces all their addresses;
+/// `variable` reads the environment.
+pub fn builtin_providers(base_url: Option<&str>, variable: impl Fn(&str) -> Option<String>) -> Vec<ProviderConfig> {
+    let provider = |kind: ProviderKind, key: &str, required: bool| {
+        let mut config = ProviderConfig::new(kind.as_str(), kind);
+        config.api_key = variable(key).filter(|key| !key.is_empty()).map(Secret::new);
+        config.key_variable = required.then(|| key.to_owned());
+        config.base_url = base_url.map(str::to_owned).or(config.base_url);
+        config
+    };
+    vec![
+        provider(ProviderKind::OpenAi, "OPENAI_API_KEY", true),
+        provider(ProviderKind::Anthropic, "ANTHROPIC_API_KEY", true),
+        provider(ProviderKind::DeepSeek, "DEEPSEEK_API_KEY", true),
+        provider(ProviderKind::Compatible, "DSH_API_KEY", false),
+    ]
+}
