@@ -48,10 +48,13 @@ impl Approvals for ApprovalDesk {
             return self.put(&request, questions, Answering::Known(ApprovalAnswer::Aborted, ApprovalBy::Abort)).await;
         }
         // Looked up under the lock: the question before this one may have been answered with "always".
-        let open: Vec<AskedQuestion> = request.questions.iter().filter(|question| !self.remembers(question)).cloned().collect();
+        let open: Vec<AskedQuestion> =
+            request.questions.iter().filter(|question| !self.remembers(question)).cloned().collect();
         if open.is_empty() && !request.questions.is_empty() {
             let questions = request.questions.clone();
-            return self.put(&request, questions, Answering::Known(ApprovalAnswer::AllowAlways, ApprovalBy::Remembered)).await;
+            return self
+                .put(&request, questions, Answering::Known(ApprovalAnswer::AllowAlways, ApprovalBy::Remembered))
+                .await;
         }
         self.put(&request, open, Answering::Ask(cancel)).await
     }
@@ -71,9 +74,15 @@ impl ApprovalDesk {
     }
 
     /// Logs the question, gets the answer, logs it.
-    async fn put(&self, request: &ApprovalRequest, questions: Vec<AskedQuestion>, how: Answering<'_>) -> Result<ApprovalDecided, RunError> {
+    async fn put(
+        &self,
+        request: &ApprovalRequest,
+        questions: Vec<AskedQuestion>,
+        how: Answering<'_>,
+    ) -> Result<ApprovalDecided, RunError> {
         let asked = self.asked(request, questions);
         self.log.append(ToolEvent::Asked(asked.clone())).await?;
+        let mut owed = Owed { log: &self.log, asked: &asked, open: true };
         let (answer, by) = match how {
             Answering::Known(answer, by) => (answer, by),
             Answering::Ask(cancel) => tokio::select! {
@@ -82,14 +91,8 @@ impl ApprovalDesk {
                 decided = self.approver.decide(&self.agent, &asked) => decided,
             },
         };
-        let decided = ApprovalDecided {
-            turn: asked.turn,
-            step: asked.step,
-            call_id: asked.call_id.clone(),
-            id: asked.id.clone(),
-            answer: offered(answer, &asked.questions),
-            by,
-        };
+        let decided = decided(&asked, offered(answer, &asked.questions), by);
+        owed.open = false;
         self.log.append(ToolEvent::Decided(decided.clone())).await?;
         Ok(decided)
     }
@@ -104,6 +107,33 @@ impl ApprovalDesk {
             id: format!("approval-{number}"),
             call: call.map(|call| AskedCall { name: call.name.clone(), arguments: call.arguments.clone() }),
             questions,
+        }
+    }
+}
+
+fn decided(asked: &ApprovalAsked, answer: ApprovalAnswer, by: ApprovalBy) -> ApprovalDecided {
+    let (call_id, id) = (asked.call_id.clone(), asked.id.clone());
+    ApprovalDecided { turn: asked.turn, step: asked.step, call_id, id, answer, by }
+}
+
+/// A question that is logged has an answer that is logged, also when whoever asked is gone: an abort drops a waterfall and with it a
+/// plugin that waits inside of it.
+struct Owed<'a> {
+    log: &'a Arc<dyn ToolLog>,
+    asked: &'a ApprovalAsked,
+    open: bool,
+}
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if self.open {
+            let (log, decided) = (self.log.clone(), decided(self.asked, ApprovalAnswer::Aborted, ApprovalBy::Abort));
+            runtime.spawn(async move {
+                if let Err(error) = log.append(ToolEvent::Decided(decided)).await {
+                    tracing::debug!("the end of an approval was not logged: {error}");
+                }
+            });
         }
     }
 }
@@ -183,11 +213,17 @@ mod tests {
             let line = match event {
                 ToolEvent::Asked(asked) => {
                     let who: Vec<&str> = asked.questions.iter().map(|question| question.plugin.as_str()).collect();
-                    format!("{} asked by {} for {}", asked.id, who.join(","), asked.call_id.as_deref().unwrap_or("nothing"))
+                    format!(
+                        "{} asked by {} for {}",
+                        asked.id,
+                        who.join(","),
+                        asked.call_id.as_deref().unwrap_or("nothing")
+                    )
                 }
                 ToolEvent::Decided(decided) => {
                     let word = |value: serde_json::Value| value.as_str().unwrap().to_owned();
-                    let (answer, by) = (serde_json::to_value(decided.answer).unwrap(), serde_json::to_value(decided.by).unwrap());
+                    let (answer, by) =
+                        (serde_json::to_value(decided.answer).unwrap(), serde_json::to_value(decided.by).unwrap());
                     format!("{} {} by {}", decided.id, word(answer), word(by))
                 }
                 other => panic!("{other:?}"),
@@ -241,11 +277,17 @@ mod tests {
     }
 
     fn question(name: &str, remember: Option<&str>) -> AskedQuestion {
-        AskedQuestion { plugin: plugin(name), title: "t".into(), detail: "d".into(), remember: remember.map(Into::into) }
+        AskedQuestion {
+            plugin: plugin(name),
+            title: "t".into(),
+            detail: "d".into(),
+            remember: remember.map(Into::into),
+        }
     }
 
     fn desk(approver: Arc<dyn Approver>, log: &Arc<Log>) -> Arc<dyn Approvals> {
-        let agent = AgentInfo { agent: AgentId::new("main").unwrap(), session: SessionId::new("s").unwrap(), lineage: vec![] };
+        let agent =
+            AgentInfo { agent: AgentId::new("main").unwrap(), session: SessionId::new("s").unwrap(), lineage: vec![] };
         ApprovalDesks.for_agent(agent, approver, log.clone())
     }
 
@@ -267,7 +309,8 @@ mod tests {
     #[tokio::test]
     async fn question_and_answer_are_logged_whoever_answers() {
         let plain = [question("a", None)];
-        check(FixedApprover::allow(), &plain, &["approval-1 asked by a for c1", "approval-1 allow-once by option"]).await;
+        check(FixedApprover::allow(), &plain, &["approval-1 asked by a for c1", "approval-1 allow-once by option"])
+            .await;
         check(FixedApprover::deny(), &plain, &["approval-1 asked by a for c1", "approval-1 deny by option"]).await;
         check(HeadlessApprover, &plain, &["approval-1 asked by a for c1", "approval-1 deny by headless"]).await;
     }
@@ -285,9 +328,20 @@ mod tests {
     async fn what_is_remembered_is_not_asked_again() {
         let known = question("known", Some("key"));
         let deny = || Says(ApprovalAnswer::Deny);
-        check(deny(), &[known.clone()], &["approval-1 asked by known for c1", "approval-1 allow-always by remembered"]).await;
-        check(deny(), &[known, question("a", None)], &["approval-1 asked by a for c1", "approval-1 deny by person"]).await;
-        check(deny(), &[question("known", Some("other"))], &["approval-1 asked by known for c1", "approval-1 deny by person"]).await;
+        check(
+            deny(),
+            std::slice::from_ref(&known),
+            &["approval-1 asked by known for c1", "approval-1 allow-always by remembered"],
+        )
+        .await;
+        check(deny(), &[known, question("a", None)], &["approval-1 asked by a for c1", "approval-1 deny by person"])
+            .await;
+        check(
+            deny(),
+            &[question("known", Some("other"))],
+            &["approval-1 asked by known for c1", "approval-1 deny by person"],
+        )
+        .await;
     }
 
     #[tokio::test]
@@ -305,7 +359,10 @@ mod tests {
             }
         };
         let (first, second, ()) = tokio::join!(first, second, answers);
-        assert_eq!((first.unwrap().answer, second.unwrap().answer), (ApprovalAnswer::AllowOnce, ApprovalAnswer::AllowOnce));
+        assert_eq!(
+            (first.unwrap().answer, second.unwrap().answer),
+            (ApprovalAnswer::AllowOnce, ApprovalAnswer::AllowOnce)
+        );
         let expect = [
             "approval-1 asked by a for c1",
             "approval-1 allow-once by input",
@@ -340,5 +397,20 @@ mod tests {
             "approval-2 asked by a for nothing",
         ];
         assert_eq!(lines, expect);
+    }
+
+    #[tokio::test]
+    async fn a_question_whose_asker_is_gone_is_decided() {
+        let (log, waits) = (Arc::new(Log::default()), Arc::new(Waits::default()));
+        let desk = desk(waits.clone(), &log);
+        let (token, questions) = (CancellationToken::new(), [question("a", None)]);
+        tokio::select! {
+            decided = desk.ask(request(None, &questions), &token) => panic!("{decided:?}"),
+            () = waits.asked.notified() => {}
+        }
+        while log.lines.lock().unwrap().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*log.lines.lock().unwrap(), ["approval-1 asked by a for nothing", "approval-1 aborted by abort"]);
     }
 }

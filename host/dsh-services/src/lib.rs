@@ -5,6 +5,7 @@
 
 pub mod agents;
 pub mod approvals;
+pub mod llm;
 pub mod processes;
 pub mod session;
 pub mod system_prompt;

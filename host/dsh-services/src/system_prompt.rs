@@ -118,7 +118,8 @@ mod tests {
     }
 
     async fn assemble(middle: Arc<dyn Sections>, mode: FailureMode) -> (Result<String, RunError>, Vec<PluginError>) {
-        let source = |name: &str, mode, sections| RegisteredSections { plugin: PluginName::new(name).unwrap(), mode, sections };
+        let source =
+            |name: &str, mode, sections| RegisteredSections { plugin: PluginName::new(name).unwrap(), mode, sections };
         let sources = [
             source("one", FailureMode::Closed, Arc::new(Gives(Ok(vec![section("x", 2, "two")]))) as Arc<dyn Sections>),
             source("bad", mode, middle),

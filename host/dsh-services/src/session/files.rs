@@ -165,7 +165,8 @@ impl Inner {
         }
         let mut notices = Vec::new();
         if !torn.is_empty() {
-            let aside = writer::set_torn_aside(&path, &file, whole as u64, torn).map_err(|error| failed(&path, error))?;
+            let aside =
+                writer::set_torn_aside(&path, &file, whole as u64, torn).map_err(|error| failed(&path, error))?;
             notices.push(format!(
                 "the last line of {} was not whole: its {} bytes were moved to {}",
                 path.display(),
@@ -239,7 +240,13 @@ pub(super) fn newest_first(list: &mut [SessionSummary]) {
 }
 
 /// A session of which nothing is on disk yet.
-fn fresh(path: PathBuf, header: SessionHeader, entries: Vec<Entry>, buffer: LineBuffer, replaces: Option<File>) -> OpenSession {
+fn fresh(
+    path: PathBuf,
+    header: SessionHeader,
+    entries: Vec<Entry>,
+    buffer: LineBuffer,
+    replaces: Option<File>,
+) -> OpenSession {
     let writer = Box::new(FileWriter::pending(path, buffer, replaces));
     OpenSession { header, entries, writer, notices: Vec::new() }
 }
@@ -299,7 +306,11 @@ impl Sessions for FileSessions {
         self.blocking(Inner::list).await
     }
 
-    async fn read(&self, id: &SessionId, salvage: bool) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
+    async fn read(
+        &self,
+        id: &SessionId,
+        salvage: bool,
+    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
         let id = id.clone();
         self.blocking(move |inner| {
             let log = lines::parse(&id, &inner.bytes(&id)?, if salvage { Bad::Skip } else { Bad::Refuse })?;

@@ -72,7 +72,13 @@ pub(super) fn parse(id: &SessionId, bytes: &[u8], bad: Bad) -> Result<Log, Sessi
             found_header(id, whole).ok_or_else(|| damaged(1, problem))?
         }
     };
-    let mut log = Log { header, entries: Vec::new(), index: LineIndex::new(first.len() as u64), torn: bytes.len() - whole.len(), notices };
+    let mut log = Log {
+        header,
+        entries: Vec::new(),
+        index: LineIndex::new(first.len() as u64),
+        torn: bytes.len() - whole.len(),
+        notices,
+    };
     let mut next = 0;
     // With a bad first line, that line may be an entry itself.
     let again = (!log.notices.is_empty()).then_some((1, first));
@@ -165,7 +171,8 @@ pub(super) fn summarize(id: &SessionId, bytes: &[u8]) -> Result<SessionSummary, 
     let header = parse_header(id, lines.next().unwrap_or_default()).map_err(|problem| damaged(1, problem))?;
     let mut summary = SessionSummary { last_time_ms: header.created, header, entries: 0, turns: 0 };
     for (number, line) in (2..).zip(lines) {
-        let outline: Outline<'_> = serde_json::from_slice(line).map_err(|error| damaged(number, format!("no entry: {error}")))?;
+        let outline: Outline<'_> =
+            serde_json::from_slice(line).map_err(|error| damaged(number, format!("no entry: {error}")))?;
         if outline.seq != summary.entries {
             return Err(damaged(number, hole(outline.seq, summary.entries)));
         }
@@ -197,17 +204,35 @@ struct Line<'a> {
 }
 
 /// Copies the log in `bytes` of session `id` up to and including `at` (none: the last `turn/end`) as session `new`.
-pub(super) fn copy(id: &SessionId, bytes: &[u8], at: Option<u64>, agent: &AgentId, new: SessionId, now_ms: u64) -> Result<Copy, SessionError> {
+pub(super) fn copy(
+    id: &SessionId,
+    bytes: &[u8],
+    at: Option<u64>,
+    agent: &AgentId,
+    new: SessionId,
+    now_ms: u64,
+) -> Result<Copy, SessionError> {
     let log = parse(id, bytes, Bad::Refuse)?;
     owned(&log.header, agent)?;
     let at = place(id, &log.entries, at)?;
-    let header = SessionHeader { id: new.clone(), created: now_ms, parent: Some(id.clone()), forked_at: Some(at), host: this_host(), ..log.header };
+    let header = SessionHeader {
+        id: new.clone(),
+        created: now_ms,
+        parent: Some(id.clone()),
+        forked_at: Some(at),
+        host: super::this_host(),
+        ..log.header
+    };
     let mut buffer = LineBuffer::new(header_line(&header));
     for (number, line) in whole(bytes).split_inclusive(|byte| *byte == b'\n').skip(1).enumerate() {
         if number as u64 > at {
             break;
         }
-        let damaged = |error: serde_json::Error| SessionError::Damaged { id: id.clone(), line: number as u64 + 2, problem: format!("no entry: {error}") };
+        let damaged = |error: serde_json::Error| SessionError::Damaged {
+            id: id.clone(),
+            line: number as u64 + 2,
+            problem: format!("no entry: {error}"),
+        };
         let mut read: Line<'_> = serde_json::from_slice(line).map_err(damaged)?;
         read.session = new.clone();
         let mut copied = serde_json::to_vec(&read).map_err(damaged)?;
@@ -222,21 +247,21 @@ pub(super) fn copy(id: &SessionId, bytes: &[u8], at: Option<u64>, agent: &AgentI
     Ok(Copy { header, entries, buffer })
 }
 
-fn this_host() -> String {
-    concat!("dsh-host ", env!("CARGO_PKG_VERSION")).into()
-}
-
 fn place(id: &SessionId, entries: &[Entry], at: Option<u64>) -> Result<u64, SessionError> {
     let bad = |at: String, problem: String| SessionError::BadFork { id: id.clone(), at, problem };
     match at {
         Some(at) if entries.last().is_some_and(|last| at <= last.seq) => Ok(at),
-        Some(at) => Err(bad(at.to_string(), match entries.last() {
-            Some(last) => format!("its last entry is {}", last.seq),
-            None => "it has no entry".into(),
-        })),
+        Some(at) => Err(bad(
+            at.to_string(),
+            match entries.last() {
+                Some(last) => format!("its last entry is {}", last.seq),
+                None => "it has no entry".into(),
+            },
+        )),
         None => {
             let end = entries.iter().rev().find(|entry| matches!(entry.event, Event::TurnEnd(_)));
-            let missing = || bad("its last `turn/end`".into(), format!("it has none; name a place with `--fork {id}@SEQ`"));
+            let missing =
+                || bad("its last `turn/end`".into(), format!("it has none; name a place with `--fork {id}@SEQ`"));
             end.map(|entry| entry.seq).ok_or_else(missing)
         }
     }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use dsh_seam::event::Entry;
 use dsh_seam::services::Clock;
-use dsh_seam::session::{NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions};
+use dsh_seam::session::{
+    NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions,
+};
 use dsh_seam::{AgentId, SessionId};
 
 use super::buffer::LineBuffer;
@@ -66,7 +68,12 @@ impl MemorySessions {
     }
 
     /// Takes a log in and opens it.
-    pub(super) fn take_in(&self, header: SessionHeader, entries: Vec<Entry>, buffer: LineBuffer) -> Result<OpenSession, SessionError> {
+    pub(super) fn take_in(
+        &self,
+        header: SessionHeader,
+        entries: Vec<Entry>,
+        buffer: LineBuffer,
+    ) -> Result<OpenSession, SessionError> {
         let kept = Arc::new(Kept { buffer: Mutex::new(buffer), writing: AtomicBool::new(true) });
         let writer = Box::new(MemoryWriter { kept: kept.clone() });
         let mut logs = self.logs();
@@ -78,7 +85,13 @@ impl MemorySessions {
     }
 
     /// A copy of the log in `bytes`, taken in under a new id and open.
-    pub(super) fn fork_from(&self, id: &SessionId, bytes: &[u8], at: Option<u64>, agent: &AgentId) -> Result<OpenSession, SessionError> {
+    pub(super) fn fork_from(
+        &self,
+        id: &SessionId,
+        bytes: &[u8],
+        at: Option<u64>,
+        agent: &AgentId,
+    ) -> Result<OpenSession, SessionError> {
         let now_ms = self.inner.clock.now_ms();
         let new = self.inner.ids.next(now_ms);
         let Copy { header, entries, buffer } = lines::copy(id, bytes, at, agent, new, now_ms)?;
@@ -127,14 +140,22 @@ impl Sessions for MemorySessions {
         Ok(list)
     }
 
-    async fn read(&self, id: &SessionId, _salvage: bool) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
+    async fn read(
+        &self,
+        id: &SessionId,
+        _salvage: bool,
+    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
         let log = lines::parse(id, &self.kept(id)?.buffer().bytes, Bad::Refuse)?;
         Ok((log.header, log.entries, Vec::new()))
     }
 }
 
 /// The first of `list`, which is sorted, that is one of `agent` and `workspace`.
-pub(super) fn newest_of(list: Vec<SessionSummary>, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
+pub(super) fn newest_of(
+    list: Vec<SessionSummary>,
+    agent: &AgentId,
+    workspace: &str,
+) -> Result<SessionId, SessionError> {
     let mine = list.into_iter().find(|summary| summary.header.agent == *agent && summary.header.workspace == workspace);
     mine.map(|summary| summary.header.id).ok_or_else(|| SessionError::NoneToContinue(agent.clone()))
 }

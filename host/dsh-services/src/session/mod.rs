@@ -18,8 +18,13 @@ pub use lines::MAX_LINE_BYTES;
 pub use memory::MemorySessions;
 pub use unsaved::Unsaved;
 
-use dsh_seam::session::{NewSession, SESSION_VERSION, SessionHeader};
 use dsh_seam::SessionId;
+use dsh_seam::session::{NewSession, SESSION_VERSION, SessionHeader};
+
+/// Who writes a log.
+fn this_host() -> String {
+    concat!("dsh-host ", env!("CARGO_PKG_VERSION")).into()
+}
 
 /// The header of a session that begins now.
 fn header(id: SessionId, new: NewSession, now_ms: u64) -> SessionHeader {
@@ -29,7 +34,7 @@ fn header(id: SessionId, new: NewSession, now_ms: u64) -> SessionHeader {
         agent: new.agent,
         workspace: new.workspace,
         model: new.model,
-        host: concat!("dsh-host ", env!("CARGO_PKG_VERSION")).into(),
+        host: this_host(),
         created: now_ms,
         parent: None,
         forked_at: None,

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dsh_seam::event::{Entry, Event, ForeignEvent, ReasonKind, Source, StepMark, Trigger, TurnEnd, TurnReason, TurnStart};
+use dsh_seam::event::{
+    Entry, Event, ForeignEvent, ReasonKind, Source, StepMark, Trigger, TurnEnd, TurnReason, TurnStart,
+};
 use dsh_seam::services::Clock;
 use dsh_seam::session::{NewSession, OpenSession};
 use dsh_seam::{AgentId, SessionId};
@@ -40,7 +42,9 @@ pub(super) fn event(word: &str) -> Event {
         "start" => Event::TurnStart(TurnStart { turn: 1, trigger: Trigger::Message { source: Source::User } }),
         "end" => Event::TurnEnd(TurnEnd { turn: 1, reason: TurnReason::plain(ReasonKind::Completed) }),
         "step" => Event::StepStart(StepMark { turn: 1, step: 1 }),
-        note => Event::Foreign(ForeignEvent { kind: "plugin/p/note".into(), data: serde_json::json!({ "note": note }) }),
+        note => {
+            Event::Foreign(ForeignEvent { kind: "plugin/p/note".into(), data: serde_json::json!({ "note": note }) })
+        }
     }
 }
 
@@ -50,10 +54,9 @@ pub(super) fn entry(session: &SessionId, seq: u64, word: &str) -> Entry {
 
 /// Appends one entry for each word.
 pub(super) fn append(session: &mut OpenSession, words: &[&str]) {
-    let mut next = session.writer.read(0, u32::MAX, usize::MAX).unwrap().len() as u64;
-    for word in words {
-        session.writer.append(&entry(&session.header.id, next, word)).unwrap();
-        next += 1;
+    let next = session.writer.read(0, u32::MAX, usize::MAX).unwrap().len() as u64;
+    for (seq, word) in (next..).zip(words) {
+        session.writer.append(&entry(&session.header.id, seq, word)).unwrap();
     }
 }
 

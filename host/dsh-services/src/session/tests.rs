@@ -45,7 +45,10 @@ async fn a_session_goes_on_where_it_was() {
     let dir = tempfile::tempdir().unwrap();
     made(dir.path(), "s", &["start", "end"]).await;
     let mut session = open(dir.path(), "s").await.unwrap();
-    assert_eq!((words(&session.entries).as_str(), session.header.created, session.notices.len()), ("start end", 1_000, 0));
+    assert_eq!(
+        (words(&session.entries).as_str(), session.header.created, session.notices.len()),
+        ("start end", 1_000, 0)
+    );
     append(&mut session, &["more"]);
     drop(session);
     let whole = text("s", &[(0, "start"), (1, "end"), (2, "more")]);
@@ -74,7 +77,11 @@ async fn entries_are_read_in_ranges() {
     append(&mut kept, &notes);
     for session in [&mut reopened, &mut kept] {
         let mut check = |start: u64, limit: u32, max_bytes: usize, expect: &str| {
-            assert_eq!(words(&session.writer.read(start, limit, max_bytes).unwrap()), expect, "{start} {limit} {max_bytes}");
+            assert_eq!(
+                words(&session.writer.read(start, limit, max_bytes).unwrap()),
+                expect,
+                "{start} {limit} {max_bytes}"
+            );
         };
         check(0, 2, usize::MAX, "n0 n1");
         check(63, 3, usize::MAX, "n63 n64 n65");
@@ -147,7 +154,10 @@ async fn an_empty_log_is_a_new_session() {
     for (content, notices) in ["", "{\"type\":\"sess"].into_iter().zip([0, 1]) {
         fs::write(log(dir.path(), "s"), content).unwrap();
         let mut session = open(dir.path(), "s").await.unwrap();
-        assert_eq!((session.header.workspace.as_str(), session.entries.len(), session.notices.len()), ("/w", 0, notices));
+        assert_eq!(
+            (session.header.workspace.as_str(), session.entries.len(), session.notices.len()),
+            ("/w", 0, notices)
+        );
         assert!(matches!(open(dir.path(), "s").await.err(), Some(SessionError::Locked(_))));
         append(&mut session, &["start"]);
         assert!(matches!(open(dir.path(), "s").await.err(), Some(SessionError::Locked(_))), "also after the rename");
@@ -213,7 +223,10 @@ async fn an_unknown_event_is_kept() {
     append(&mut session, &["end"]);
     drop(session);
     let fork = files(dir.path()).fork(&id("s"), None, &agent("main")).await.unwrap();
-    assert_eq!(serde_json::to_string(&fork.entries[0]).unwrap(), line.replace("\"s\"", &format!("\"{}\"", fork.header.id)));
+    assert_eq!(
+        serde_json::to_string(&fork.entries[0]).unwrap(),
+        line.replace("\"s\"", &format!("\"{}\"", fork.header.id))
+    );
 }
 
 #[tokio::test]
@@ -286,7 +299,8 @@ async fn the_newest_is_that_of_the_last_event() {
         assert_eq!(sessions.newest(&agent("main"), "/v").await.unwrap(), id("c"));
         assert!(sessions.newest(&agent("other"), "/w").await.is_err());
         let list = sessions.list().await.unwrap();
-        let rows: Vec<_> = list.iter().map(|row| (row.header.id.as_str(), row.entries, row.turns, row.last_time_ms)).collect();
+        let rows: Vec<_> =
+            list.iter().map(|row| (row.header.id.as_str(), row.entries, row.turns, row.last_time_ms)).collect();
         assert_eq!(rows, [("c", 5, 1, 2_004), ("a", 4, 2, 2_003), ("b", 3, 2, 2_002)]);
     }
 }
@@ -346,7 +360,11 @@ async fn inside_of_a_full_disk() {
 fn a_torn_line_of_our_own_is_cut_back() {
     let dir = tempfile::tempdir().unwrap();
     let script = "ulimit -f 2; trap '' XFSZ; exec \"$0\" --exact session::tests::inside_of_a_full_disk --ignored --test-threads 1";
-    let ran = Command::new("bash").args(["-c", script]).arg(std::env::current_exe().unwrap()).env("DSH_TEST_FULL_DISK", dir.path()).output();
+    let ran = Command::new("bash")
+        .args(["-c", script])
+        .arg(std::env::current_exe().unwrap())
+        .env("DSH_TEST_FULL_DISK", dir.path())
+        .output();
     let ran = ran.unwrap();
     let told = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success() && told.contains("1 passed"), "{told}{}", String::from_utf8_lossy(&ran.stderr));

@@ -78,7 +78,11 @@ impl Sessions for Unsaved {
         Ok(list)
     }
 
-    async fn read(&self, id: &SessionId, salvage: bool) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
+    async fn read(
+        &self,
+        id: &SessionId,
+        salvage: bool,
+    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
         match self.memory.holds(id) {
             true => self.memory.read(id, salvage).await,
             false => self.files.read(id, salvage).await,

@@ -133,10 +133,11 @@ fn publish(path: &Path, bytes: &[u8], replace: bool) -> io::Result<File> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let temporary = dir.join(format!(".{name}.{}.tmp", ulid::Ulid::generate()));
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(LOG_MODE).open(&temporary)?;
-    let made = file.try_lock().map_err(io::Error::from).and_then(|()| file.write_all(bytes)).and_then(|()| match replace {
-        true => fs::rename(&temporary, path),
-        false => rename_new(&temporary, path),
-    });
+    let made =
+        file.try_lock().map_err(io::Error::from).and_then(|()| file.write_all(bytes)).and_then(|()| match replace {
+            true => fs::rename(&temporary, path),
+            false => rename_new(&temporary, path),
+        });
     if let Err(error) = made {
         // The error that matters is the first one; a name that stays behind is never taken for a log.
         let _ = fs::remove_file(&temporary);

@@ -1,0 +1,105 @@
+//! Watches a running program to its end.
+
+use std::time::Duration;
+
+use dsh_seam::Failure;
+use dsh_seam::tools::ProcessExit;
+use rustix::process::Signal;
+use tokio::io::AsyncWriteExt;
+use tokio::process::ChildStdin;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::capture::Capture;
+use super::kill;
+use super::launcher::Started;
+
+/// How long a program may take to end after SIGTERM: enough to remove a lock file, shorter than a guest's grace after an abort.
+const TERM_GRACE: Duration = Duration::from_millis(500);
+/// How long to wait for the end of the output once the program has ended: what it wrote is in the pipe by then; only a process that it
+/// left behind keeps the pipe open.
+const EOF_WAIT: Duration = Duration::from_millis(200);
+
+/// What a program may take.
+pub(super) struct Limits {
+    pub(super) timeout: Duration,
+    /// Of each stream.
+    pub(super) output_bytes: usize,
+}
+
+enum Ended {
+    Itself,
+    TimedOut,
+    Cancelled,
+}
+
+/// Waits for the end of a program, or makes one. Dropping the future kills the program and all it started.
+pub(super) async fn run(
+    mut started: Started,
+    stdin: Option<Vec<u8>>,
+    limits: Limits,
+    cancel: &CancellationToken,
+) -> Result<ProcessExit, Failure> {
+    let mut stdout = Capture::start(started.child.stdout.take(), limits.output_bytes);
+    let mut stderr = Capture::start(started.child.stderr.take(), limits.output_bytes);
+    let _feeding = AbortOnDropHandle::new(tokio::spawn(feed(started.child.stdin.take(), stdin)));
+    let ended = tokio::select! {
+        biased;
+        () = cancel.cancelled() => Ended::Cancelled,
+        _ = started.child.wait() => Ended::Itself,
+        () = tokio::time::sleep(limits.timeout) => Ended::TimedOut,
+    };
+    if !matches!(ended, Ended::Itself) {
+        terminate(&mut started).await;
+    }
+    if matches!(ended, Ended::Cancelled) {
+        return Err(Failure::aborted());
+    }
+    let status = started.child.wait().await;
+    let status =
+        status.map_err(|error| Failure::new("not-available", format!("the program's end is not known: {error}")))?;
+    let both = async |out: &mut Capture, err: &mut Capture| {
+        out.ended().await;
+        err.ended().await;
+    };
+    let at_end = timeout(EOF_WAIT, both(&mut stdout, &mut stderr)).await.is_ok();
+    // What the program left in its group does not outlive the call.
+    if let Some(root) = started.root.take() {
+        kill::signal_group(root, Signal::KILL);
+    }
+    if !at_end {
+        // One that left the group too may still hold the pipe: what was read until now is what there is.
+        let _ = timeout(EOF_WAIT, both(&mut stdout, &mut stderr)).await;
+    }
+    let ((stdout, cut_out), (stderr, cut_err)) = (stdout.take(), stderr.take());
+    Ok(ProcessExit {
+        code: status.code(),
+        stdout,
+        stderr,
+        timed_out: matches!(ended, Ended::TimedOut),
+        truncated: cut_out || cut_err,
+    })
+}
+
+/// Gives a program its input. One that does not read it is none the worse.
+async fn feed(stdin: Option<ChildStdin>, bytes: Option<Vec<u8>>) {
+    if let (Some(mut stdin), Some(bytes)) = (stdin, bytes) {
+        let _ = stdin.write_all(&bytes).await;
+    }
+}
+
+/// Asks the group to end, and then ends all of it.
+async fn terminate(started: &mut Started) {
+    let Some(root) = started.root else { return };
+    let known = kill::below(root);
+    kill::signal_group(root, Signal::TERM);
+    if timeout(TERM_GRACE, started.child.wait()).await.is_err() {
+        kill::kill_tree(root);
+    }
+    // When the program ended in its grace, those that had left its group are no longer below it.
+    kill::signal_group(root, Signal::KILL);
+    kill::kill_same(&known);
+    let _ = started.child.wait().await;
+    started.root = None;
+}

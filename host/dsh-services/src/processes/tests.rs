@@ -1,0 +1,314 @@
+//! Real programs, really confined: no mock of the kernel.
+
+use std::fs;
+use std::net::TcpListener;
+use std::time::Instant;
+
+use dsh_seam::tools::{Access, PathGrant};
+
+use super::*;
+
+struct Place {
+    dir: TempDir,
+    processes: HostProcesses,
+}
+
+fn place() -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["docs", "out", "secret"] {
+        fs::create_dir(dir.path().join(folder)).unwrap();
+        fs::write(dir.path().join(folder).join("file"), format!("in {folder}\n")).unwrap();
+    }
+    let processes = HostProcesses::new(dir.path().to_owned());
+    Place { dir, processes }
+}
+
+fn bash(script: &str) -> ProcessCommand {
+    ProcessCommand {
+        program: "bash".into(),
+        args: vec!["-c".into(), script.into()],
+        cwd: None,
+        env: vec![],
+        stdin: None,
+        timeout_ms: None,
+    }
+}
+
+impl Place {
+    async fn run(&self, command: ProcessCommand, profile: &Profile) -> Result<ProcessExit, Failure> {
+        self.processes.run(command, profile, &[], &CancellationToken::new()).await
+    }
+
+    /// What a script writes and its exit code, as one text; standard error only when it failed.
+    async fn told(&self, script: &str, profile: &Profile) -> String {
+        let exit = self.run(bash(script), profile).await.unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match exit.code {
+            Some(0) => text(&exit.stdout),
+            code => format!("{}{}exit {code:?}", text(&exit.stdout), text(&exit.stderr)),
+        }
+    }
+}
+
+fn profile(paths: &[(&str, Access)], denied: &[(&str, Access)], network: NetworkPolicy) -> Profile {
+    let list = |list: &[(&str, Access)]| {
+        list.iter().map(|(path, access)| PathGrant { path: (*path).into(), access: *access }).collect()
+    };
+    Profile { paths: list(paths), denied: list(denied), network, ..Profile::unrestricted() }
+}
+
+/// Whether this kernel can hold programs at all; says loudly when not.
+fn confines(place: &Place) -> bool {
+    let closed = profile(&[(".", Access::Read)], &[], NetworkPolicy::Closed);
+    match place.processes.enforceable(&closed) {
+        Ok(()) => true,
+        Err(failure) => {
+            assert_eq!(failure.code, "unenforceable");
+            println!("SKIPPED: {failure}");
+            false
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_program_runs_to_its_end() {
+    let place = place();
+    let all = Profile::unrestricted();
+    let mut command = bash("read -r line; echo \"$line $X\"; echo oops >&2; pwd | grep -o docs; exit 3");
+    command.stdin = Some(b"hello\nunread".to_vec());
+    command.env = vec![("X".into(), "there".into())];
+    command.cwd = Some("./docs".into());
+    let exit = place.run(command, &all).await.unwrap();
+    let expect = ProcessExit {
+        code: Some(3),
+        stdout: b"hello there\ndocs\n".to_vec(),
+        stderr: b"oops\n".to_vec(),
+        timed_out: false,
+        truncated: false,
+    };
+    assert_eq!(exit, expect);
+    assert_eq!(place.told("kill -9 $$", &all).await, "exit None");
+    assert_eq!(place.told("cat; test -t 0 || echo no terminal", &all).await, "no terminal\n");
+    assert_eq!(place.told("cat < /dev/tty", &all).await.lines().last(), Some("exit Some(1)"));
+}
+
+#[tokio::test]
+async fn what_cannot_run_is_said() {
+    let place = place();
+    std::os::unix::fs::symlink("/etc", place.dir.path().join("etc")).unwrap();
+    let check = async |change: &dyn Fn(&mut ProcessCommand), profile: &Profile, code: &str, part: &str| {
+        let mut command = bash("touch ran");
+        change(&mut command);
+        let failure = place.run(command, profile).await.unwrap_err();
+        assert!(failure.code == code && failure.message.contains(part), "{failure:?}, expected {code}: {part}");
+        assert!(!place.dir.path().join("ran").exists());
+    };
+    let all = Profile::unrestricted();
+    check(&|command| command.program = "no-such-program".into(), &all, "not-available", "no program `no-such-program`")
+        .await;
+    check(&|command| command.program = "./docs/file".into(), &all, "not-available", "cannot be started").await;
+    check(&|command| command.program = "a\0b".into(), &all, "invalid-argument", "cannot be started").await;
+    check(&|command| command.cwd = Some("/etc".into()), &all, "invalid-argument", "not a folder inside the workspace")
+        .await;
+    check(&|command| command.cwd = Some("docs/../..".into()), &all, "invalid-argument", "not a folder inside").await;
+    check(&|command| command.cwd = Some("etc".into()), &all, "invalid-argument", "not a folder inside").await;
+    check(&|command| command.cwd = Some("nowhere".into()), &all, "invalid-argument", "cannot run in `nowhere`").await;
+    let none = Profile { processes: false, ..all.clone() };
+    check(&|_| {}, &none, "denied", "does not let it run programs").await;
+    let hosts = Profile { network: NetworkPolicy::Hosts(vec!["example.com".into()]), ..all };
+    check(&|_| {}, &hosts, "unenforceable", "").await;
+    assert_eq!(place.processes.enforceable(&hosts).unwrap_err().code, "unenforceable");
+    assert_eq!(place.processes.enforceable(&Profile { processes: false, ..hosts }), Ok(()));
+}
+
+#[tokio::test]
+async fn the_environment_holds_what_was_granted() {
+    let place = place();
+    let granted = ["CARGO_PKG_NAME".to_owned()];
+    let token = CancellationToken::new();
+    let env = async |profile: &Profile| {
+        let exit = place
+            .processes
+            .run(ProcessCommand { program: "env".into(), args: vec![], ..bash("") }, profile, &granted, &token)
+            .await
+            .unwrap();
+        let text = String::from_utf8(exit.stdout).unwrap();
+        let mut names: Vec<String> = text.lines().filter_map(|line| Some(line.split_once('=')?.0.to_owned())).collect();
+        names.retain(|name| !["LANG", "TERM", "TMPDIR"].contains(&name.as_str()));
+        names.sort();
+        names.join(" ")
+    };
+    assert_eq!(env(&Profile::unrestricted()).await, "CARGO_PKG_NAME HOME PATH");
+    assert_eq!(env(&Profile { env: vec![], ..Profile::unrestricted() }).await, "HOME PATH");
+}
+
+#[tokio::test]
+async fn output_is_cut_and_the_program_never_waits() {
+    let place = place();
+    let small = Profile { max_output_bytes: Some(10), ..Profile::unrestricted() };
+    let exit =
+        place.run(bash("for i in {1..200000}; do echo 123456789; done; echo end >&2; exit 7"), &small).await.unwrap();
+    assert_eq!(
+        (exit.code, exit.stdout, exit.stderr, exit.truncated),
+        (Some(7), b"123456789\n".to_vec(), b"end\n".to_vec(), true)
+    );
+    let exit = place.run(bash("printf 1234567890"), &small).await.unwrap();
+    assert_eq!((exit.stdout, exit.truncated), (b"1234567890".to_vec(), false));
+    let exit = place.run(bash("head -c 3000000 /dev/zero"), &Profile::unrestricted()).await.unwrap();
+    assert_eq!((exit.stdout.len(), exit.truncated), (DEFAULT_OUTPUT_BYTES, true));
+}
+
+/// How many processes have `marker` among their arguments.
+fn running(marker: &str) -> usize {
+    let entries = fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
+    entries.filter(|line| line.split(|byte| *byte == 0).any(|word| word == marker.as_bytes())).count()
+}
+
+/// Killed processes go as soon as the kernel has seen to them.
+async fn all_gone(marker: &str) {
+    let begin = Instant::now();
+    while running(marker) > 0 {
+        assert!(begin.elapsed() < Duration::from_secs(5), "{} left", running(marker));
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Starts children in and out of the group, with a number of seconds that is this test's own, and waits for them.
+fn family(seconds: u32) -> String {
+    format!(
+        "sleep {seconds} & setsid sleep {seconds} & (setsid bash -c 'sleep {seconds} & wait' &) ; echo up; sleep {seconds}"
+    )
+}
+
+#[tokio::test]
+async fn a_timeout_ends_all_that_was_started() {
+    let place = place();
+    for (seconds, before) in [(31_001, ""), (31_002, "trap '' TERM; ")] {
+        let mut command = bash(&format!("{before}{}", family(seconds)));
+        command.timeout_ms = Some(400);
+        let begin = Instant::now();
+        let exit = place.run(command, &Profile::unrestricted()).await.unwrap();
+        assert_eq!((exit.code, exit.stdout.as_slice(), exit.timed_out), (None, b"up\n".as_slice(), true));
+        assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+        all_gone(&seconds.to_string()).await;
+    }
+    let short = Profile { timeout_ms: Some(50), ..Profile::unrestricted() };
+    assert!(place.run(bash("sleep 31003"), &short).await.unwrap().timed_out);
+}
+
+#[tokio::test]
+async fn a_cancelled_or_dropped_call_ends_all_that_was_started() {
+    let place = place();
+    let up = async |seconds: u32| {
+        while running(&seconds.to_string()) < 4 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let token = CancellationToken::new();
+    let all = Profile::unrestricted();
+    let command = bash(&family(32_001));
+    let cancel = async {
+        up(32_001).await;
+        token.cancel();
+    };
+    let (exit, ()) = tokio::join!(place.processes.run(command, &all, &[], &token), cancel);
+    assert_eq!(exit, Err(Failure::aborted()));
+    all_gone("32001").await;
+    assert_eq!(place.processes.run(bash("true"), &all, &[], &token).await, Err(Failure::aborted()));
+    tokio::select! {
+        exit = place.run(bash(&family(32_002)), &all) => panic!("{exit:?}"),
+        () = up(32_002) => {}
+    }
+    all_gone("32002").await;
+}
+
+#[tokio::test]
+async fn what_a_program_leaves_behind_does_not_hold_the_call() {
+    let place = place();
+    let begin = Instant::now();
+    let all = Profile::unrestricted();
+    assert_eq!(place.told("sleep 33001 & sleep 33001 >/dev/null 2>&1 & echo done", &all).await, "done\n");
+    all_gone("33001").await;
+    // One that has left the group keeps the pipe, and is let go.
+    assert_eq!(place.told("setsid sleep 3 & echo done", &all).await, "done\n");
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn files_are_held_to_the_profile() {
+    let place = place();
+    if !confines(&place) {
+        return;
+    }
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("file"), "outside").unwrap();
+    let outside = outside.path().display();
+    let read =
+        profile(&[(".", Access::Read), ("out", Access::Write)], &[("secret", Access::Read)], NetworkPolicy::Open);
+    let check = async |script: String, expect: &str| {
+        let told = place.told(&script, &read).await;
+        assert!(told.contains(expect), "{script}: {told}, expected {expect}");
+    };
+    check("cat docs/file".into(), "in docs").await;
+    check("cat secret/file".into(), "Permission denied").await;
+    check("ls secret".into(), "Permission denied").await;
+    check("cp secret/file out/copy".into(), "Permission denied").await;
+    check("ln secret/file out/hard && cat out/hard".into(), "exit Some(1)").await;
+    check("mv secret out/moved".into(), "exit Some(1)").await;
+    check("echo x > docs/new".into(), "Permission denied").await;
+    check("echo x >> docs/file".into(), "Permission denied").await;
+    check("truncate -s 0 docs/file".into(), "Permission denied").await;
+    check("rm docs/file".into(), "Permission denied").await;
+    check("echo x > out/new && cat out/new && mkdir out/d && rm out/new".into(), "x\n").await;
+    check(format!("cat {outside}/file"), "Permission denied").await;
+    check(format!("echo x > {outside}/new"), "Permission denied").await;
+    check("echo x > /dev/null && echo fine".into(), "fine").await;
+    check("echo x > /dev/stderr; cat <(echo piped)".into(), "piped").await;
+    check("f=$(mktemp) && echo temp > $f && cat $f && cd && pwd | grep -c dsh-".into(), "temp\n1\n").await;
+    check("cat /proc/$PPID/environ".into(), "Permission denied").await;
+    check("cat /proc/$PPID/maps".into(), "Permission denied").await;
+    check("kill -0 $PPID".into(), "not permitted").await;
+    check("git --version".into(), "git version").await;
+    assert_eq!(fs::read_to_string(place.dir.path().join("docs/file")).unwrap(), "in docs\n");
+    assert_eq!(
+        place.told("cat secret/file docs/file; echo x > docs/new", &Profile::unrestricted()).await,
+        "in secret\nin docs\n"
+    );
+}
+
+#[tokio::test]
+async fn the_temporary_folder_goes_with_the_call() {
+    let place = place();
+    if !confines(&place) {
+        return;
+    }
+    let read = profile(&[(".", Access::Read)], &[], NetworkPolicy::Open);
+    let folder = place.told("touch $TMPDIR/x; echo $TMPDIR", &read).await;
+    assert!(folder.contains("/dsh-") && !Path::new(folder.trim()).exists(), "{folder}");
+    assert_ne!(place.told("echo $TMPDIR", &read).await, folder);
+}
+
+#[tokio::test]
+async fn the_network_is_held_to_the_profile() {
+    let place = place();
+    if !confines(&place) {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{} && echo connected", listener.local_addr().unwrap().port());
+    let with = |network| profile(&[(".", Access::Write)], &[], network);
+    assert_eq!(place.told(&script, &Profile::unrestricted()).await, "connected\n");
+    let open =
+        Profile { paths: vec![PathGrant { path: "docs".into(), access: Access::Read }], ..with(NetworkPolicy::Open) };
+    assert_eq!(place.told(&script, &open).await, "connected\n");
+    let told = place.told(&script, &with(NetworkPolicy::Closed)).await;
+    assert!(told.contains("Operation not permitted") && !told.contains("connected"), "{told}");
+    let python = "import socket\nfor family in [socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, socket.AF_NETLINK]:\n  try: socket.socket(family); print('made')\n  except PermissionError: print('refused')\nsocket.socketpair(); print('pair')";
+    let told = place
+        .told(
+            &format!("command -v python3 >/dev/null || exit 0; python3 -c \"{python}\""),
+            &with(NetworkPolicy::Closed),
+        )
+        .await;
+    assert!(told.is_empty() || told == "refused\nrefused\nrefused\nrefused\npair\n", "{told}");
+}
