@@ -83,8 +83,10 @@ impl Reply {
 
     /// A stream with one tool call.
     pub fn tool_call(id: &str, name: &str, arguments: &str) -> Self {
-        let call = json!({ "index": 0, "id": id, "type": "function", "function": { "name": name, "arguments": arguments } });
-        Self::events([delta(json!({ "role": "assistant", "tool_calls": [call] })), finish("tool_calls"), usage(10, 5)]).done()
+        let call =
+            json!({ "index": 0, "id": id, "type": "function", "function": { "name": name, "arguments": arguments } });
+        Self::events([delta(json!({ "role": "assistant", "tool_calls": [call] })), finish("tool_calls"), usage(10, 5)])
+            .done()
     }
 
     /// A stream that has no event yet.
@@ -217,7 +219,11 @@ impl ChatServer {
     pub async fn start(replies: Vec<Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback can be listened on");
         let address = listener.local_addr().expect("a listener has an address");
-        let shared = Arc::new(Shared { replies: Mutex::new(replies.into()), received: Mutex::default(), hung_up: watch::Sender::new(0) });
+        let shared = Arc::new(Shared {
+            replies: Mutex::new(replies.into()),
+            received: Mutex::default(),
+            hung_up: watch::Sender::new(0),
+        });
         let task = tokio::spawn(accept(listener, shared.clone()));
         Self { address, shared, task }
     }
@@ -355,7 +361,9 @@ mod tests {
 
     #[test]
     fn parted_calls_are_found() {
-        let check = |messages: Value, expect: Option<&str>| assert_eq!(parted(&json!({ "messages": messages })).as_deref(), expect);
+        let check = |messages: Value, expect: Option<&str>| {
+            assert_eq!(parted(&json!({ "messages": messages })).as_deref(), expect)
+        };
         let call = json!({"role": "assistant", "tool_calls": [{"id": "a"}]});
         let result = json!({"role": "tool", "tool_call_id": "a"});
         let user = json!({"role": "user"});

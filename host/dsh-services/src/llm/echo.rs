@@ -67,7 +67,12 @@ mod tests {
             r#"{"type":"block-start","index":0,"blockType":"tool-call"} {"type":"tool-call-delta","index":0,"id":"","name":"echo","argumentsDelta":"{\"text\":\"hi \\\"x\\\"\"}"} {"type":"block-end","index":0,"block":{"type":"tool-call","id":"","name":"echo","arguments":"{\"text\":\"hi \\\"x\\\"\"}"}} {"type":"finish","reason":"tool-calls"}"#,
         )
         .await;
-        let result = ToolResult { call_id: "c".into(), content: vec![ResultBlock::text("echo X")], is_error: false, cache: None };
+        let result = ToolResult {
+            call_id: "c".into(),
+            content: vec![ResultBlock::text("echo X")],
+            is_error: false,
+            cache: None,
+        };
         check(vec![Message::user(vec![ContentBlock::ToolResult(result)])], &["echo"], &text("echo X")).await;
     }
 }

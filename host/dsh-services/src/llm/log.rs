@@ -60,7 +60,8 @@ mod tests {
     #[tokio::test]
     async fn a_request_is_one_line() {
         let file = Shared::default();
-        let models = Models::new(ModelsConfig { log_requests: Some(Box::new(file.clone())), ..ModelsConfig::default() });
+        let models =
+            Models::new(ModelsConfig { log_requests: Some(Box::new(file.clone())), ..ModelsConfig::default() });
         let model = models.model("echo").expect("echo is there");
         drop(model.stream(request("echo", vec![Message::user_text("hi")], &["t"])).await.expect("echo answers"));
         assert_eq!(

@@ -28,6 +28,11 @@ use script::Script;
 /// Where `--log-requests` and `--record` write.
 pub type Sink = Box<dyn std::io::Write + Send>;
 
+/// The body of a request to a provider of this kind, as its adapter sends it. For the benchmark.
+pub fn request_body(kind: ProviderKind, model: &str, request: &dsh_seam::llm::ModelRequest) -> Vec<u8> {
+    chat::body(kind, model, request)
+}
+
 /// Names this near are offered.
 const NEAR: f64 = 0.6;
 
@@ -135,7 +140,8 @@ impl ModelCatalog for Models {
             _ => {
                 let there: Vec<String> =
                     self.providers.iter().filter(usable).map(|provider| format!("`{}/…`", provider.name())).collect();
-                let there = if there.is_empty() { "there is none".into() } else { format!("there are {}", there.join(", ")) };
+                let there =
+                    if there.is_empty() { "there is none".into() } else { format!("there are {}", there.join(", ")) };
                 Err(Failure::invalid_argument(format!(
                     "`{model}` is no model that a plugin may name: it must belong to a configured network provider; {there}"
                 )))
@@ -170,7 +176,8 @@ mod tests {
     use super::*;
 
     fn models(base_url: Option<&str>, variables: &[&str]) -> Models {
-        let mut providers = builtin_providers(base_url, |name| variables.contains(&name).then(|| "sk-secret".to_owned()));
+        let mut providers =
+            builtin_providers(base_url, |name| variables.contains(&name).then(|| "sk-secret".to_owned()));
         providers.push(ProviderConfig {
             base_url: Some("http://127.0.0.1:9/v1".into()),
             context_window: Some(4096),
@@ -184,7 +191,11 @@ mod tests {
     fn names_are_checked_early() {
         let check = |name: &str, expect: Result<(), (&str, &str)>| {
             let found = models(None, &["OPENAI_API_KEY"]).check(name);
-            assert_eq!(found.map_err(|f| (f.code, f.message)), expect.map_err(|(a, b)| (a.to_owned(), b.to_owned())), "{name}");
+            assert_eq!(
+                found.map_err(|f| (f.code, f.message)),
+                expect.map_err(|(a, b)| (a.to_owned(), b.to_owned())),
+                "{name}"
+            );
         };
         check("echo", Ok(()));
         check("openai/gpt-4o", Ok(()));
@@ -196,12 +207,24 @@ mod tests {
         check("compatible/x", Err(("no-adapter", "the provider `compatible` has no address: give `--base-url URL`")));
         check(
             "anthropic/claude",
-            Err(("no-adapter", "the provider `anthropic` is of kind `anthropic`, which comes with a later version; use `openai`, `deepseek` or `compatible`")),
+            Err((
+                "no-adapter",
+                "the provider `anthropic` is of kind `anthropic`, which comes with a later version; use `openai`, `deepseek` or `compatible`",
+            )),
         );
         check("local/", Err(("no-adapter", "the model `local/` has no name behind the `/`")));
         let list = "there are `echo`, `script:FILE`, `openai/…`, `anthropic/…`, `deepseek/…`, `compatible/…`, `local/…`, `responses/…`";
-        check("opnai/gpt", Err(("no-adapter", &format!("unknown provider in the model `opnai/gpt`; did you mean `openai/…`?; {list}"))));
-        check("ecko", Err(("no-adapter", &format!("unknown provider in the model `ecko`; did you mean `echo`?; {list}"))));
+        check(
+            "opnai/gpt",
+            Err((
+                "no-adapter",
+                &format!("unknown provider in the model `opnai/gpt`; did you mean `openai/…`?; {list}"),
+            )),
+        );
+        check(
+            "ecko",
+            Err(("no-adapter", &format!("unknown provider in the model `ecko`; did you mean `echo`?; {list}"))),
+        );
         check("zzz", Err(("no-adapter", &format!("unknown provider in the model `zzz`; {list}"))));
         assert_eq!(models(Some("http://127.0.0.1:1/v1"), &[]).check("compatible/x"), Ok(()));
         assert_eq!(models(Some("nonsense"), &[]).check("compatible/x").map_err(|f| f.code), Err("no-adapter".into()));
@@ -219,7 +242,10 @@ mod tests {
         let message = models.check_for_plugin("echo").expect_err("not a network model").message;
         assert!(message.ends_with("there are `openai/…`, `local/…`"), "{message}");
         assert_eq!((models.context_window("local/x"), models.context_window("openai/x")), (Some(4096), None));
-        assert_eq!((models.is_network("local/x"), models.is_network("echo"), models.is_network("script:openai/x")), (true, false, false));
+        assert_eq!(
+            (models.is_network("local/x"), models.is_network("echo"), models.is_network("script:openai/x")),
+            (true, false, false)
+        );
     }
 
     #[test]

@@ -125,7 +125,8 @@ mod tests {
         let name = format!("script:{}", source.path().display());
         let first = answers(&Models::new(config), &name, 4).await;
         let copy = file_of(&recording.text());
-        let second = answers(&Models::new(ModelsConfig::default()), &format!("script:{}", copy.path().display()), 3).await;
+        let second =
+            answers(&Models::new(ModelsConfig::default()), &format!("script:{}", copy.path().display()), 3).await;
         assert_eq!(first[..3], second[..]);
         assert_eq!(
             recording.text().lines().nth(1),

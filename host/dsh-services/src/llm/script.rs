@@ -102,7 +102,8 @@ impl Script {
         if first == 0 {
             return Err(invalid(format!("`{PREFIX}{reference}`: lines count from 1")));
         }
-        let text = std::fs::read_to_string(file).map_err(|error| invalid(format!("the script `{file}` cannot be read: {error}")))?;
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| invalid(format!("the script `{file}` cannot be read: {error}")))?;
         Self::parse(file, first, &text)
     }
 
@@ -110,7 +111,8 @@ impl Script {
         let mut lines = Vec::new();
         let mut total: u64 = 0;
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let line = Line::parse(line).map_err(|what| invalid(format!("the script `{file}`, line {}: {what}", at + 1)))?;
+            let line =
+                Line::parse(line).map_err(|what| invalid(format!("the script `{file}`, line {}: {what}", at + 1)))?;
             let start = total + 1;
             total = total.saturating_add(line.repeat.unwrap_or(1));
             if total >= start {
@@ -230,7 +232,8 @@ const CHUNK_MEMBERS: [(&str, &[&str]); 7] = [
 fn step(item: &RawValue) -> Result<Step, String> {
     let value: Value = serde_json::from_str(item.get()).map_err(|error| error.to_string())?;
     let Some(kind) = value.get("type").and_then(Value::as_str) else {
-        let delay: Delay = serde_json::from_value(value).map_err(|error| format!("an item of `chunks` is neither a chunk nor `{{\"delayMs\": n}}`: {error}"))?;
+        let delay: Delay = serde_json::from_value(value)
+            .map_err(|error| format!("an item of `chunks` is neither a chunk nor `{{\"delayMs\": n}}`: {error}"))?;
         return Ok(Step::Wait(delay.delay_ms));
     };
     if let Some((_, members)) = CHUNK_MEMBERS.iter().find(|(known, _)| *known == kind) {
@@ -392,7 +395,11 @@ mod tests {
         )
         .await;
         check("{}", &[r#"{"type":"finish","reason":"stop"}"#]).await;
-        check(r#"{"finish":{"error":{"code":"c","message":"m"}}}"#, &[r#"{"type":"finish","reason":{"error":{"code":"c","message":"m"}}}"#]).await;
+        check(
+            r#"{"finish":{"error":{"code":"c","message":"m"}}}"#,
+            &[r#"{"type":"finish","reason":{"error":{"code":"c","message":"m"}}}"#],
+        )
+        .await;
         check(
             r#"{"chunks":[{"type":"usage","usage":{"input":1}},{"delayMs":0},{"type":"finish","reason":"max-tokens"}]}"#,
             &[
@@ -421,7 +428,8 @@ mod tests {
     #[tokio::test]
     async fn lines_are_counted_per_agent() {
         let finish = |word: &str| format!(r#"{{"type":"finish","reason":"{word}"}}"#);
-        let text = "{\"finish\":\"stop\",\"repeat\":2}\n\n{\"finish\":\"refused\"}\n{\"finish\":\"aborted\",\"repeat\":0}\n";
+        let text =
+            "{\"finish\":\"stop\",\"repeat\":2}\n\n{\"finish\":\"refused\"}\n{\"finish\":\"aborted\",\"repeat\":0}\n";
         let script = script(text);
         assert_eq!(next(&script).await, finish("stop"));
         let other = all(script.stream(request_of("other", "m", vec![], &[])).await).await;
@@ -438,12 +446,23 @@ mod tests {
     async fn expectations_are_checked() {
         let finish = r#"{"type":"finish","reason":"stop"}"#;
         check(r#"{"expect":{"lastUser":"hi","tools":["a"],"messages":1}}"#, &[finish]).await;
-        check(r#"{"expect":{"lastUser":"ho"}}"#, &["!script-mismatch the last user text should be \"ho\" and is \"hi\""]).await;
-        check(r#"{"expect":{"tools":["b","a"]}}"#, &["!script-mismatch the tools should be [\"a\", \"b\"] and are [\"a\"]"]).await;
+        check(
+            r#"{"expect":{"lastUser":"ho"}}"#,
+            &["!script-mismatch the last user text should be \"ho\" and is \"hi\""],
+        )
+        .await;
+        check(
+            r#"{"expect":{"tools":["b","a"]}}"#,
+            &["!script-mismatch the tools should be [\"a\", \"b\"] and are [\"a\"]"],
+        )
+        .await;
         check(r#"{"expect":{"messages":2}}"#, &["!script-mismatch there should be 2 messages and there are 1"]).await;
         let call = ToolCall { id: "c".into(), name: "t".into(), arguments: "{}".into(), opaque: None };
         let parted = request("m", vec![Message::assistant(vec![ContentBlock::ToolCall(call)])], &[]);
-        assert_eq!(all(script("{}").stream(parted).await).await, "!invalid-request tool call `c` has no result directly after its message");
+        assert_eq!(
+            all(script("{}").stream(parted).await).await,
+            "!invalid-request tool call `c` has no result directly after its message"
+        );
     }
 
     #[test]
@@ -452,14 +471,32 @@ mod tests {
             let message = Script::parse("s.jsonl", 1, text).err().expect("a bad script").message;
             assert_eq!(message, format!("the script `s.jsonl`, line {expect}"));
         };
-        check("{}\n\n{\"txt\":1}", "3: unknown field `txt`, expected one of `reasoning`, `text`, `toolCalls`, `finish`, `usage`, `delayMs`, `chunkSize`, `chunks`, `error`, `afterChunks`, `repeat`, `expect` at line 1 column 6");
+        check(
+            "{}\n\n{\"txt\":1}",
+            "3: unknown field `txt`, expected one of `reasoning`, `text`, `toolCalls`, `finish`, `usage`, `delayMs`, `chunkSize`, `chunks`, `error`, `afterChunks`, `repeat`, `expect` at line 1 column 6",
+        );
         check("nonsense", "1: expected ident at line 1 column 2");
-        check(r#"{"toolCalls":[{"name":"t","arguments":3}]}"#, "1: the `arguments` of a call are an object or a raw string, not `3`");
-        check(r#"{"chunks":[{"type":"finish","reason":"stop","x":1}]}"#, "1: unknown field `x` in a chunk of type `finish`");
+        check(
+            r#"{"toolCalls":[{"name":"t","arguments":3}]}"#,
+            "1: the `arguments` of a call are an object or a raw string, not `3`",
+        );
+        check(
+            r#"{"chunks":[{"type":"finish","reason":"stop","x":1}]}"#,
+            "1: unknown field `x` in a chunk of type `finish`",
+        );
         check(r#"{"chunks":[],"text":"x"}"#, "1: `chunks` goes with `delayMs`, `error`, `repeat` and `expect` only");
         check(r#"{"text":"x","afterChunks":1}"#, "1: `afterChunks` needs an `error`");
-        assert!(Script::open("/nowhere/s.jsonl").err().expect("no file").message.starts_with("the script `/nowhere/s.jsonl` cannot be read"));
-        assert_eq!(Script::open("s.jsonl#0").err().expect("no line 0").message, "`script:s.jsonl#0`: lines count from 1");
+        assert!(
+            Script::open("/nowhere/s.jsonl")
+                .err()
+                .expect("no file")
+                .message
+                .starts_with("the script `/nowhere/s.jsonl` cannot be read")
+        );
+        assert_eq!(
+            Script::open("s.jsonl#0").err().expect("no line 0").message,
+            "`script:s.jsonl#0`: lines count from 1"
+        );
     }
 
     #[tokio::test(start_paused = true)]

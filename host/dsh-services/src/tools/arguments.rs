@@ -151,7 +151,9 @@ mod tests {
         check("", Err("the arguments do not match the tool's schema:\n- `$`: \"path\" is a required property"));
         check(
             r#"{"path": 1, "edits": [{"old": 2}], "x": 0}"#,
-            Err("the arguments do not match the tool's schema:\n- `$.path`: 1 is not of type \"string\"\n- `$.edits[0].old`: 2 is not of type \"string\"\n- `$`: Additional properties are not allowed ('x' was unexpected)"),
+            Err(
+                "the arguments do not match the tool's schema:\n- `$.path`: 1 is not of type \"string\"\n- `$.edits[0].old`: 2 is not of type \"string\"\n- `$`: Additional properties are not allowed ('x' was unexpected)",
+            ),
         );
         check("{\"path\": ", Err("the arguments are not valid JSON: EOF while parsing a value at line 1 column 9"));
         check("{} x", Err("the arguments are not valid JSON: trailing characters at line 1 column 4"));

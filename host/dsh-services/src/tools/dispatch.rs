@@ -243,12 +243,8 @@ impl Trip {
             return Ok(texts::aborted());
         }
         self.runs.store(n, Ordering::Relaxed);
-        let progress = Shown {
-            log: self.log.clone(),
-            at: self.at,
-            call_id: call.id.clone(),
-            plugin: entry.plugin.clone(),
-        };
+        let progress =
+            Shown { log: self.log.clone(), at: self.at, call_id: call.id.clone(), plugin: entry.plugin.clone() };
         let cx = ToolContext {
             agent: self.road.agent.clone(),
             at: self.at,

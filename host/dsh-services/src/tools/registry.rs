@@ -108,7 +108,10 @@ fn compile(plugin: &PluginName, definition: &ToolDefinition) -> Result<Validator
     let problem = |what: String| {
         Failure::new(
             "invalid-tool",
-            format!("plugin `{plugin}`: the parameters of the tool `{}` are no usable JSON Schema: {what}", definition.name),
+            format!(
+                "plugin `{plugin}`: the parameters of the tool `{}` are no usable JSON Schema: {what}",
+                definition.name
+            ),
         )
     };
     let Some(schema) = definition.parameters.as_object() else {

@@ -54,7 +54,14 @@ impl ToolLog for Log {
     async fn append(&self, event: ToolEvent) -> Result<(), RunError> {
         self.push(match event {
             ToolEvent::Dispatched(e) => {
-                format!("dispatched {} n={} {} {} by={:?}", e.call_id, e.n, e.name, e.arguments, e.plugin.map(|p| p.to_string()))
+                format!(
+                    "dispatched {} n={} {} {} by={:?}",
+                    e.call_id,
+                    e.n,
+                    e.name,
+                    e.arguments,
+                    e.plugin.map(|p| p.to_string())
+                )
             }
             ToolEvent::Changed(e) => format!("changed {} {} {:?} {:?}", e.waterfall, e.plugin, e.call_id, e.what),
             other => format!("{other:?}"),
@@ -89,7 +96,14 @@ impl Approvals for Answers {
             cancel.cancelled().await;
             self.0.push("decided aborted");
         }
-        Ok(ApprovalDecided { turn: 1, step: 2, call_id: Some(call.id), id: "approval-1".into(), answer: self.1, by: self.2 })
+        Ok(ApprovalDecided {
+            turn: 1,
+            step: 2,
+            call_id: Some(call.id),
+            id: "approval-1".into(),
+            answer: self.1,
+            by: self.2,
+        })
     }
 }
 
@@ -97,7 +111,13 @@ struct NoProcesses;
 
 #[async_trait]
 impl Processes for NoProcesses {
-    async fn run(&self, _: ProcessCommand, _: &Profile, _: &[String], _: &CancellationToken) -> Result<ProcessExit, Failure> {
+    async fn run(
+        &self,
+        _: ProcessCommand,
+        _: &Profile,
+        _: &[String],
+        _: &CancellationToken,
+    ) -> Result<ProcessExit, Failure> {
         Err(Failure::new("not-available", "no processes here"))
     }
     fn enforceable(&self, _profile: &Profile) -> Result<(), Failure> {
@@ -128,7 +148,8 @@ where
 }
 
 fn provider(tools: Vec<(String, Tool)>) -> Arc<dyn ToolProvider> {
-    let parameters = json!({"type": "object", "properties": {"text": {"type": "string"}}, "additionalProperties": false});
+    let parameters =
+        json!({"type": "object", "properties": {"text": {"type": "string"}}, "additionalProperties": false});
     let definition = |name: &String| ToolDefinition {
         name: name.clone(),
         description: String::new(),
@@ -158,7 +179,12 @@ enum Does {
 
 #[async_trait]
 impl Listener<ToolsExecute> for Does {
-    async fn handle(&self, cx: &RunContext<ToolsExecute>, value: Execution, next: Next<ToolsExecute>) -> Result<Arc<Outcome>, PluginError> {
+    async fn handle(
+        &self,
+        cx: &RunContext<ToolsExecute>,
+        value: Execution,
+        next: Next<ToolsExecute>,
+    ) -> Result<Arc<Outcome>, PluginError> {
         let told = |told: RunError| match told {
             RunError::Plugin(error) => error,
             other => PluginError { message: other.to_string(), ..error("told", Seam::Execute, FailureKind::Error) },
@@ -181,7 +207,11 @@ impl Listener<ToolsExecute> for Does {
             Does::Answer(outcome) => Ok(Arc::new(outcome)),
             Does::Rewrite(text) => {
                 let inner = next.run(value).await.map_err(told)?;
-                Ok(Arc::new(Outcome { content: vec![dsh_seam::message::ResultBlock::text(text)], plugin: None, ..(*inner).clone() }))
+                Ok(Arc::new(Outcome {
+                    content: vec![dsh_seam::message::ResultBlock::text(text)],
+                    plugin: None,
+                    ..(*inner).clone()
+                }))
             }
             Does::Deny => {
                 next.run(value).await.map_err(told)?;
@@ -210,7 +240,12 @@ struct Named(PluginName, Does);
 
 #[async_trait]
 impl Listener<ToolsExecute> for Named {
-    async fn handle(&self, cx: &RunContext<ToolsExecute>, value: Execution, next: Next<ToolsExecute>) -> Result<Arc<Outcome>, PluginError> {
+    async fn handle(
+        &self,
+        cx: &RunContext<ToolsExecute>,
+        value: Execution,
+        next: Next<ToolsExecute>,
+    ) -> Result<Arc<Outcome>, PluginError> {
         self.1.handle(cx, value, next).await.map_err(|error| match error.plugin.as_str() {
             "filled-in" => PluginError { plugin: self.0.clone(), ..error },
             _ => error,
@@ -233,12 +268,20 @@ struct NamedGuard(PluginName, Says);
 
 #[async_trait]
 impl Guard for NamedGuard {
-    async fn check(&self, _at: StepRef, call: &ToolCall, _tool: &ToolInfo, _cancel: &CancellationToken) -> Result<Verdict, PluginError> {
+    async fn check(
+        &self,
+        _at: StepRef,
+        call: &ToolCall,
+        _tool: &ToolInfo,
+        _cancel: &CancellationToken,
+    ) -> Result<Verdict, PluginError> {
         match self.1 {
             Says::Abstain => Ok(Verdict::Abstain),
             Says::Ask => Ok(Verdict::Ask(Question { title: "may it?".into(), detail: "x".into(), remember: None })),
             Says::Deny => Ok(Verdict::Deny("not today".into())),
-            Says::DenyText(text) if call.arguments.contains(text) => Ok(Verdict::Deny(format!("`{text}` is not allowed"))),
+            Says::DenyText(text) if call.arguments.contains(text) => {
+                Ok(Verdict::Deny(format!("`{text}` is not allowed")))
+            }
             Says::DenyText(_) => Ok(Verdict::Abstain),
             Says::Fail(kind) => Err(PluginError { plugin: self.0.clone(), ..error("x", Seam::Guard, kind) }),
             Says::Hang => std::future::pending().await,
@@ -283,7 +326,11 @@ impl World {
     }
 
     fn guard(mut self, plugin: &str, mode: FailureMode, says: Says) -> Self {
-        self.guards.push(RegisteredGuard { plugin: name(plugin), mode, guard: Arc::new(NamedGuard(name(plugin), says)) });
+        self.guards.push(RegisteredGuard {
+            plugin: name(plugin),
+            mode,
+            guard: Arc::new(NamedGuard(name(plugin), says)),
+        });
         self
     }
 
@@ -348,9 +395,21 @@ async fn a_tool_runs_with_the_models_arguments() {
 
 #[tokio::test]
 async fn bad_calls_are_outcomes_that_help() {
-    let check = async |name: &str, arguments: &str, outcome: &str| World::new().guard("g", Closed, Says::Deny).check_call(name, arguments, outcome, None, &[]).await;
-    check("echo", "{", "invalid-arguments the arguments are not valid JSON: EOF while parsing an object at line 1 column 1").await;
-    check("echo", r#"{"text":1}"#, "invalid-arguments the arguments do not match the tool's schema:\n- `$.text`: 1 is not of type \"string\"").await;
+    let check = async |name: &str, arguments: &str, outcome: &str| {
+        World::new().guard("g", Closed, Says::Deny).check_call(name, arguments, outcome, None, &[]).await
+    };
+    check(
+        "echo",
+        "{",
+        "invalid-arguments the arguments are not valid JSON: EOF while parsing an object at line 1 column 1",
+    )
+    .await;
+    check(
+        "echo",
+        r#"{"text":1}"#,
+        "invalid-arguments the arguments do not match the tool's schema:\n- `$.text`: 1 is not of type \"string\"",
+    )
+    .await;
     check("ecko", "{}", "unknown-tool there is no tool `ecko`; did you mean `echo`?").await;
     check("zzz", "{}", "unknown-tool there is no tool `zzz`; there are `echo`, `fails`, `traps`").await;
 }
@@ -382,7 +441,8 @@ async fn a_failing_tool_is_an_outcome_and_the_turn_goes_on() {
 
 #[tokio::test]
 async fn a_failing_listener_ends_the_turn_and_the_result_tells_the_truth() {
-    let before = |kind| World::new().listener("outer", Closed, Does::Swallow).listener("x", Closed, Does::FailBefore(kind));
+    let before =
+        |kind| World::new().listener("outer", Closed, Does::Swallow).listener("x", Closed, Does::FailBefore(kind));
     before(FailureKind::Trap)
         .check(
             "plugin-failed [x] not run: plugin `x` failed in `tools/execute`: boom",
@@ -454,7 +514,12 @@ async fn a_changed_call_is_logged_run_and_judged_as_changed() {
             "{}",
             "NOTHING",
             None,
-            &[r#"dispatched c1 n=1 echo {} by=Some("a")"#, RAN[0], "ran c1 echo {}", r#"changed tools/execute a Some("c1") [Call]"#],
+            &[
+                r#"dispatched c1 n=1 echo {} by=Some("a")"#,
+                RAN[0],
+                "ran c1 echo {}",
+                r#"changed tools/execute a Some("c1") [Call]"#,
+            ],
         )
         .await;
 }
@@ -594,8 +659,12 @@ async fn bad_registrations_are_refused_and_named() {
         "plugin `more`: `a b` is not a valid tool name: use letters, digits, `_` and `-`, at most 64",
     );
     let with_schema = |parameters: Value| {
-        let definition =
-            ToolDefinition { name: "t".into(), description: String::new(), parameters, annotations: Annotations::default() };
+        let definition = ToolDefinition {
+            name: "t".into(),
+            description: String::new(),
+            parameters,
+            annotations: Annotations::default(),
+        };
         let mut world = World::new();
         world.providers.push((name("bad"), Arc::new(Provider(vec![definition], HashMap::new()))));
         world
@@ -642,7 +711,10 @@ async fn a_profile_limits_time_and_output() {
     let narrow = Profile { timeout_ms: Some(50), max_output_bytes: Some(3), ..Profile::unrestricted() };
     let hang = tool("hang", |_, _| async { std::future::pending().await });
     let world = || World::new().listener("sandbox", Closed, Does::Narrow(narrow.clone()));
-    world().tools("more", vec![hang]).check_call("hang", "", "timed-out the tool `hang` was stopped after 50 ms", None, &RAN[..1]).await;
+    world()
+        .tools("more", vec![hang])
+        .check_call("hang", "", "timed-out the tool `hang` was stopped after 50 ms", None, &RAN[..1])
+        .await;
     world()
         .check_call(
             "echo",
@@ -681,7 +753,8 @@ async fn an_abort_awaits_the_tool_and_drops_all_else() {
     let world = || World::new().tools("more", vec![polite.clone(), deaf.clone(), stopped.clone()]);
     let progress = "progress c1 more waiting";
     aborted(world(), "polite", "stopped well", &[RAN[0], progress]).await;
-    let dropped = |tool| format!("aborted the turn was aborted while the tool `{tool}` ran; what it had done stays done");
+    let dropped =
+        |tool| format!("aborted the turn was aborted while the tool `{tool}` ran; what it had done stays done");
     aborted(world(), "deaf", &dropped("deaf"), &RAN[..1]).await;
     aborted(world(), "stopped", &dropped("stopped"), &RAN[..1]).await;
     let not_run = "aborted not run: the turn was aborted";
@@ -696,5 +769,6 @@ async fn an_abort_awaits_the_tool_and_drops_all_else() {
     .await;
     // A listener still sees the outcome of a tool that was awaited.
     let changed = r#"changed tools/execute redact Some("c1") [Outcome]"#;
-    aborted(world().listener("redact", Closed, Does::Rewrite("***")), "polite", "***", &[RAN[0], progress, changed]).await;
+    aborted(world().listener("redact", Closed, Does::Rewrite("***")), "polite", "***", &[RAN[0], progress, changed])
+        .await;
 }

@@ -73,7 +73,8 @@ impl Decoder {
 
     /// An answer that was not streamed.
     pub fn whole(&mut self, body: &[u8]) -> Result<(), ModelFailure> {
-        let value = serde_json::from_slice(body).map_err(|error| malformed(&format!("an answer that is not valid JSON: {error}")))?;
+        let value = serde_json::from_slice(body)
+            .map_err(|error| malformed(&format!("an answer that is not valid JSON: {error}")))?;
         self.value(&value)
     }
 
@@ -143,11 +144,14 @@ impl Decoder {
     }
 
     fn delta(&mut self, delta: &Value) {
-        let thought = ["reasoning_content", "reasoning"].iter().find_map(|name| delta.get(*name).and_then(Value::as_str));
+        let thought =
+            ["reasoning_content", "reasoning"].iter().find_map(|name| delta.get(*name).and_then(Value::as_str));
         self.add_reasoning(thought.unwrap_or_default());
         match delta.get("content") {
             Some(Value::String(text)) => self.add_text(text),
-            Some(Value::Array(parts)) => parts.iter().for_each(|part| self.add_text(part.get("text").and_then(Value::as_str).unwrap_or_default())),
+            Some(Value::Array(parts)) => parts
+                .iter()
+                .for_each(|part| self.add_text(part.get("text").and_then(Value::as_str).unwrap_or_default())),
             _ => {}
         }
         self.add_text(delta.get("refusal").and_then(Value::as_str).unwrap_or_default());
@@ -168,7 +172,8 @@ impl Decoder {
             return;
         }
         let (next_index, out) = (&mut self.next_index, &mut self.out);
-        let (index, text) = self.text.get_or_insert_with(|| (Self::open(next_index, out, BlockType::Text), String::new()));
+        let (index, text) =
+            self.text.get_or_insert_with(|| (Self::open(next_index, out, BlockType::Text), String::new()));
         text.push_str(added);
         self.out.push_back(Chunk::TextDelta { index: *index, text: added.to_owned() });
     }
@@ -178,7 +183,8 @@ impl Decoder {
             return;
         }
         let (next_index, out) = (&mut self.next_index, &mut self.out);
-        let (index, text) = self.reasoning.get_or_insert_with(|| (Self::open(next_index, out, BlockType::Reasoning), String::new()));
+        let (index, text) =
+            self.reasoning.get_or_insert_with(|| (Self::open(next_index, out, BlockType::Reasoning), String::new()));
         text.push_str(added);
         self.out.push_back(Chunk::ReasoningDelta { index: *index, text: added.to_owned() });
     }
@@ -316,7 +322,11 @@ mod tests {
             let value: Value = serde_json::from_str(&line).expect("JSON");
             let block = &value["block"];
             match value["type"].as_str() {
-                Some("block-end") => Some(format!("{} {} {}", block["id"], block["name"], block["arguments"]).replace('"', "").replace('\\', "'")),
+                Some("block-end") => Some(
+                    format!("{} {} {}", block["id"], block["name"], block["arguments"])
+                        .replace('"', "")
+                        .replace('\\', "'"),
+                ),
                 Some("finish") => Some(value["reason"].to_string()),
                 _ => None,
             }
@@ -332,7 +342,9 @@ mod tests {
             delta(json!({"reasoning_content": "hm"})),
             delta(json!({"content": "Hal"})),
             delta(json!({"content": "lo"})),
-            delta(json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "t", "arguments": ""}}]})),
+            delta(
+                json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "t", "arguments": ""}}]}),
+            ),
             delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]})),
             finish("tool_calls"),
             usage,
@@ -388,13 +400,25 @@ mod tests {
         check(&[piece(Some(0), None, Some("t"), "1"), piece(Some(0), None, Some("t"), "2")], &[" t 12", done]);
         check(&[piece(Some(0), Some("a"), Some("t"), "1"), piece(Some(0), Some("z"), None, "2")], &["a t 12", done]);
         // Every call is number 0.
-        check(&[piece(Some(0), Some("a"), Some("t"), "1"), piece(Some(0), Some("b"), Some("t"), "2")], &["a t 1", "b t 2", done]);
+        check(
+            &[piece(Some(0), Some("a"), Some("t"), "1"), piece(Some(0), Some("b"), Some("t"), "2")],
+            &["a t 1", "b t 2", done],
+        );
         // No number.
-        check(&[piece(None, Some("a"), Some("t"), "1"), piece(None, Some("b"), Some("t"), "2")], &["a t 1", "b t 2", done]);
-        check(&[piece(None, Some("a"), Some("t"), "1"), piece(None, None, None, "2"), piece(None, Some("a"), None, "3")], &["a t 123", done]);
+        check(
+            &[piece(None, Some("a"), Some("t"), "1"), piece(None, Some("b"), Some("t"), "2")],
+            &["a t 1", "b t 2", done],
+        );
+        check(
+            &[piece(None, Some("a"), Some("t"), "1"), piece(None, None, None, "2"), piece(None, Some("a"), None, "3")],
+            &["a t 123", done],
+        );
         check(&[piece(None, None, Some("t"), "1"), piece(None, None, Some("u"), "2")], &[" t 1", " u 2", done]);
         // Arguments as an object.
-        check(&[json!({"index": 0, "id": "a", "function": {"name": "t", "arguments": {"x": 1}}})], &["a t {'x':1}", done]);
+        check(
+            &[json!({"index": 0, "id": "a", "function": {"name": "t", "arguments": {"x": 1}}})],
+            &["a t {'x':1}", done],
+        );
     }
 
     #[test]
@@ -445,7 +469,13 @@ mod tests {
             assert_eq!([usage.input, usage.output, usage.cache_read, usage.reasoning], expect, "{value}");
         };
         check(json!({"prompt_tokens": 5, "completion_tokens": 3}), [5, 3, 0, 0]);
-        check(json!({"prompt_tokens": 5, "completion_tokens": 3, "prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 1}), [1, 3, 4, 0]);
-        check(json!({"prompt_tokens": 5_000_000_000_u64, "completion_tokens": 1, "completion_tokens_details": {"reasoning_tokens": 9}}), [u32::MAX, 0, 0, 9]);
+        check(
+            json!({"prompt_tokens": 5, "completion_tokens": 3, "prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 1}),
+            [1, 3, 4, 0],
+        );
+        check(
+            json!({"prompt_tokens": 5_000_000_000_u64, "completion_tokens": 1, "completion_tokens_details": {"reasoning_tokens": 9}}),
+            [u32::MAX, 0, 0, 9],
+        );
     }
 }

@@ -164,14 +164,19 @@ mod tests {
 
     #[test]
     fn statuses_have_codes() {
-        let check = |status: u16, body: &str, code: &str| assert_eq!(of_status(status, body).code, code, "{status} {body}");
+        let check =
+            |status: u16, body: &str, code: &str| assert_eq!(of_status(status, body).code, code, "{status} {body}");
         check(401, "", "auth");
         check(403, "", "auth");
         check(402, r#"{"error":{"message":"Insufficient Balance"}}"#, "quota");
         check(429, "", "rate-limit");
         check(429, r#"{"error":{"code":"insufficient_quota"}}"#, "quota");
         check(400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#, "context-window-exceeded");
-        check(400, r#"{"error":{"message":"This model's maximum context length is 4096 tokens"}}"#, "context-window-exceeded");
+        check(
+            400,
+            r#"{"error":{"message":"This model's maximum context length is 4096 tokens"}}"#,
+            "context-window-exceeded",
+        );
         check(400, r#"{"error":{"message":"bad"}}"#, "invalid-request");
         check(404, "", "invalid-request");
         check(422, "", "invalid-request");
@@ -182,7 +187,10 @@ mod tests {
         assert_eq!(message(500, "oops\n"), "the provider answered with status 500: oops");
         assert_eq!(message(500, ""), "the provider answered with status 500");
         assert_eq!(message(400, r#"{"detail":"no"}"#), "the provider answered with status 400: no");
-        assert_eq!(message(400, r#"[{"error":{"message":"listed"}}]"#), "the provider answered with status 400: listed");
+        assert_eq!(
+            message(400, r#"[{"error":{"message":"listed"}}]"#),
+            "the provider answered with status 400: listed"
+        );
     }
 
     #[test]
@@ -193,7 +201,11 @@ mod tests {
         };
         check(json!({"message": "x", "code": 429}), "rate-limit", Some(429));
         check(json!({"message": "x", "type": "rate_limit_exceeded"}), "rate-limit", None);
-        check(json!({"message": "x", "type": "invalid_request_error", "code": "context_length_exceeded"}), "context-window-exceeded", None);
+        check(
+            json!({"message": "x", "type": "invalid_request_error", "code": "context_length_exceeded"}),
+            "context-window-exceeded",
+            None,
+        );
         check(json!("overloaded"), "server", None);
     }
 

@@ -26,6 +26,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::provider::ProviderConfig;
 use decode::Decoder;
+pub(super) use request::body;
 use sse::Events;
 
 /// What servers see of us.
@@ -72,8 +73,12 @@ impl Provider {
                 format!("the provider `{name}` needs a key: set the environment variable `{variable}`"),
             )),
             (Some(key), _) if HeaderValue::from_str(&bearer(key.reveal())).is_err() => {
-                let from = self.config.key_variable.as_ref().map(|variable| format!(" in `{variable}`")).unwrap_or_default();
-                Err(ModelFailure::new("auth", format!("the key of the provider `{name}`{from} has characters that no key has")))
+                let from =
+                    self.config.key_variable.as_ref().map(|variable| format!(" in `{variable}`")).unwrap_or_default();
+                Err(ModelFailure::new(
+                    "auth",
+                    format!("the key of the provider `{name}`{from} has characters that no key has"),
+                ))
             }
             _ => Ok(()),
         }
@@ -170,7 +175,11 @@ impl Model for ChatModel {
         if !response.status().is_success() {
             return Err(provider.clean(refused(response, &times).await));
         }
-        let json = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|kind| kind.starts_with("application/json"));
+        let json = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|kind| kind.starts_with("application/json"));
         let answer = Answer {
             provider,
             body: Some(response),
@@ -180,7 +189,8 @@ impl Model for ChatModel {
             decoder: Decoder::default(),
             ready: VecDeque::new(),
         };
-        Ok(futures::stream::unfold(answer, |mut answer| async move { answer.next().await.map(|item| (item, answer)) }).boxed())
+        Ok(futures::stream::unfold(answer, |mut answer| async move { answer.next().await.map(|item| (item, answer)) })
+            .boxed())
     }
 }
 
@@ -253,7 +263,9 @@ impl Answer {
                 }
                 Ok(())
             }
-            Reader::Whole(body) if body.len() + bytes.len() > MAX_BODY_BYTES => Err(decode::malformed("an answer that is too long")),
+            Reader::Whole(body) if body.len() + bytes.len() > MAX_BODY_BYTES => {
+                Err(decode::malformed("an answer that is too long"))
+            }
             Reader::Whole(body) => {
                 body.extend_from_slice(bytes);
                 Ok(())
@@ -321,7 +333,9 @@ impl Times {
 
     fn failure(&self, waited: Waited) -> ModelFailure {
         let text = match waited {
-            _ if Instant::now() >= self.total() => format!("the answer took longer than {} ms (`total-timeout-ms`)", self.total_ms),
+            _ if Instant::now() >= self.total() => {
+                format!("the answer took longer than {} ms (`total-timeout-ms`)", self.total_ms)
+            }
             Waited::FirstByte => format!("no answer began within {} ms (`first-byte-timeout-ms`)", self.first_byte_ms),
             Waited::Idle => format!("the answer stood still for {} ms (`idle-timeout-ms`)", self.idle_ms),
         };

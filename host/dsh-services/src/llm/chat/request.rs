@@ -2,7 +2,9 @@
 //! with the bytes of the one before.
 
 use dsh_seam::llm::ModelRequest;
-use dsh_seam::message::{ContentBlock, ImageBlock, ImageSource, Message, ResultBlock, Role, Sampling, ToolSchema, result_text};
+use dsh_seam::message::{
+    ContentBlock, ImageBlock, ImageSource, Message, ResultBlock, Role, Sampling, ToolSchema, result_text,
+};
 use serde_json::{Map, Value, json};
 
 use super::super::provider::ProviderKind;
@@ -14,7 +16,7 @@ const RESERVED: [&str; 4] = ["model", "messages", "stream", "tools"];
 const DEFAULT_IMAGE_TYPE: &str = "image/png";
 
 /// The request as Chat Completions wants it.
-pub(super) fn body(kind: ProviderKind, model: &str, request: &ModelRequest) -> Vec<u8> {
+pub(in super::super) fn body(kind: ProviderKind, model: &str, request: &ModelRequest) -> Vec<u8> {
     let mut body = Map::new();
     body.insert("model".into(), model.into());
     body.insert("stream".into(), true.into());
@@ -101,7 +103,8 @@ fn user(out: &mut Vec<Value>, images: &mut Vec<Value>, message: &Message) {
         images.extend(pictures);
         let mut text = result_text(&result.content);
         if images.len() > before {
-            let note = format!("[the images of this result are in the message that follows: {}]", images.len() - before);
+            let note =
+                format!("[the images of this result are in the message that follows: {}]", images.len() - before);
             text = if text.is_empty() { note } else { format!("{text}\n{note}") };
         }
         out.push(json!({ "role": "tool", "tool_call_id": result.call_id, "content": text }));
@@ -136,7 +139,9 @@ fn content(blocks: &[ContentBlock]) -> Value {
 fn image(block: &ImageBlock) -> Value {
     let url = match &block.source {
         ImageSource::Url(url) => url.clone(),
-        ImageSource::Data(data) => format!("data:{};base64,{data}", block.mime_type.as_deref().unwrap_or(DEFAULT_IMAGE_TYPE)),
+        ImageSource::Data(data) => {
+            format!("data:{};base64,{data}", block.mime_type.as_deref().unwrap_or(DEFAULT_IMAGE_TYPE))
+        }
     };
     json!({ "type": "image_url", "image_url": { "url": url } })
 }
@@ -176,10 +181,18 @@ mod tests {
     use std::sync::Arc;
 
     fn conversation() -> Vec<Message> {
-        let call = |id: &str| ContentBlock::ToolCall(ToolCall { id: id.into(), name: "t".into(), arguments: String::new(), opaque: None });
-        let picture = ImageBlock { mime_type: None, source: ImageSource::Data("AA==".into()), cache: None, opaque: None };
+        let call = |id: &str| {
+            ContentBlock::ToolCall(ToolCall { id: id.into(), name: "t".into(), arguments: String::new(), opaque: None })
+        };
+        let picture =
+            ImageBlock { mime_type: None, source: ImageSource::Data("AA==".into()), cache: None, opaque: None };
         let result = |id: &str, content: Vec<ResultBlock>| {
-            Message::user(vec![ContentBlock::ToolResult(ToolResult { call_id: id.into(), content, is_error: false, cache: None })])
+            Message::user(vec![ContentBlock::ToolResult(ToolResult {
+                call_id: id.into(),
+                content,
+                is_error: false,
+                cache: None,
+            })])
         };
         vec![
             Message::user_text("old"),
@@ -228,7 +241,10 @@ mod tests {
         let reasoning = |messages: Vec<Message>| {
             let body = parsed(ProviderKind::DeepSeek, &request("x/m", messages, &[]));
             let list = body["messages"].as_array().expect("a list").clone();
-            list.iter().map(|message| message["reasoning_content"].as_str().unwrap_or("-").to_owned()).collect::<Vec<_>>().join(" ")
+            list.iter()
+                .map(|message| message["reasoning_content"].as_str().unwrap_or("-").to_owned())
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         assert_eq!(reasoning(messages.clone()), "- - - hm - - -");
         messages.push(Message::user_text("next"));

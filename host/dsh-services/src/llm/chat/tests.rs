@@ -57,7 +57,12 @@ async fn an_answer_comes_the_same_however_it_is_sent() {
     let comments = Reply::stream().bytes(b": hello\n\n\xef").bytes(b"").data([delta(json!({ "content": "x" }))]);
     assert!(answer(comments).await.starts_with("!malformed-response"));
     check(
-        Reply::stream().bytes(b": keep-alive\n\n").data([delta(json!({ "content": "häl👍" })), finish("stop")]).bytes(b": bye\n\n").data([usage(10, 5)]).done(),
+        Reply::stream()
+            .bytes(b": keep-alive\n\n")
+            .data([delta(json!({ "content": "häl👍" })), finish("stop")])
+            .bytes(b": bye\n\n")
+            .data([usage(10, 5)])
+            .done(),
         &whole,
     )
     .await;
@@ -110,7 +115,8 @@ async fn failures_have_codes() {
         &[START, TEXT, "!server the provider failed: gone status=503"],
     )
     .await;
-    let malformed = "!malformed-response the provider sent a piece that is not valid JSON: key must be a string at line 1 column 2";
+    let malformed =
+        "!malformed-response the provider sent a piece that is not valid JSON: key must be a string at line 1 column 2";
     check(Reply::events([text]).data(["{x"]).done(), &[START, TEXT, malformed]).await;
     let reset = answer(Reply::reset_before()).await;
     assert!(reset.starts_with("!transport the request could not be sent: "), "{reset}");
@@ -124,7 +130,10 @@ async fn nobody_listens() {
     // The port is free again once the server's task has been dropped.
     tokio::task::yield_now().await;
     let failed = all(open(&models).await).await;
-    assert!(failed.starts_with("!transport the request could not be sent: ") && !failed.contains("127.0.0.1:1/"), "{failed}");
+    assert!(
+        failed.starts_with("!transport the request could not be sent: ") && !failed.contains("127.0.0.1:1/"),
+        "{failed}"
+    );
 }
 
 #[tokio::test]
@@ -167,8 +176,10 @@ async fn a_request_has_its_headers_and_the_key_is_in_one_of_them_only() {
     let server = ChatServer::start(vec![Reply::tool_call("c", "t", "{}"), Reply::text("x"), Reply::text("y")]).await;
     let models = models(&server, |_| {});
     all(open(&models).await).await;
-    let call = ContentBlock::ToolCall(ToolCall { id: "c".into(), name: "t".into(), arguments: "{}".into(), opaque: None });
-    let result = ToolResult { call_id: "c".into(), content: vec![ResultBlock::text("r")], is_error: false, cache: None };
+    let call =
+        ContentBlock::ToolCall(ToolCall { id: "c".into(), name: "t".into(), arguments: "{}".into(), opaque: None });
+    let result =
+        ToolResult { call_id: "c".into(), content: vec![ResultBlock::text("r")], is_error: false, cache: None };
     let messages = vec![
         Message::user_text("hi"),
         Message::assistant(vec![call]),
@@ -189,7 +200,8 @@ async fn a_request_has_its_headers_and_the_key_is_in_one_of_them_only() {
     );
     assert_eq!(received[1].json()["messages"][2], json!({ "role": "tool", "tool_call_id": "c", "content": "r" }));
     for one in &received {
-        let elsewhere = one.headers.iter().filter(|(name, value)| name != "authorization" && value.contains(KEY)).count();
+        let elsewhere =
+            one.headers.iter().filter(|(name, value)| name != "authorization" && value.contains(KEY)).count();
         assert_eq!((elsewhere, one.body.contains(KEY)), (0, false));
     }
 }
