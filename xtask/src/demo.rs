@@ -4,10 +4,12 @@
 //! its own. The command lines are shown as they can be typed from the root of the checkout.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
 
 use crate::progress::{Steps, say};
 use crate::repo::{Repo, call, quoted};
@@ -28,23 +30,31 @@ struct Scene {
     example: &'static str,
     /// Options and prompts after `--config`.
     arguments: &'static [&'static str],
+    /// Whether the output is events, which are shown a short line each.
+    events: bool,
 }
+
+/// The most characters of an event that are shown: about a line of a wide terminal.
+const EVENT_CHARACTERS: usize = 150;
 
 const SCENES: &[Scene] = &[
     Scene {
-        title: "the echo agent: the model `echo`, the plugin `echo`, text as it streams",
+        title: "the echo agent: the model `echo` and the plugin `echo`, its text as it streams",
         example: "echo-agent",
         arguments: &["echo hello from a component"],
+        events: false,
     },
     Scene {
-        title: "the same session goes on, and every event is shown",
+        title: "the same session goes on, seen as its events",
         example: "echo-agent",
         arguments: &["--continue", "--output", "jsonl", "and once more"],
+        events: true,
     },
     Scene {
-        title: "the coding agent: a scripted model and the plugins files, permission, sandbox, compaction and plan-mode",
+        title: "the coding agent: tools for files under permission, sandbox, plan-mode and compaction, seen as its events",
         example: "coding-agent",
         arguments: &["--output", "jsonl", "Fix the greeting"],
+        events: true,
     },
 ];
 
@@ -96,12 +106,44 @@ impl Stage {
         say(&format!("$ DSH_HOME={} {} {}", repo.shown(&home), repo.shown(&repo.host_binary()), typed.join(" ")));
         let mut command = Command::new(repo.host_binary());
         command.args(&arguments).current_dir(&repo.root).env("DSH_HOME", &home).stdin(Stdio::null());
-        let status = command.status().with_context(|| format!("cannot start `{}`", repo.host_binary().display()))?;
+        let status = if scene.events { show_events(&mut command) } else { command.status().map_err(Into::into) }
+            .with_context(|| format!("cannot run `{}`", repo.host_binary().display()))?;
         if !status.success() {
             bail!("the agent ended with {status}; docs/command-line.md says what the codes mean");
         }
         Ok(())
     }
+}
+
+/// Runs a command whose output is events and shows each as it comes, shortened.
+fn show_events(command: &mut Command) -> Result<ExitStatus> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let output = child.stdout.take().expect("invariant: standard output was piped above");
+    for line in BufReader::new(output).lines() {
+        if let Some(short) = short_event(&line?) {
+            say(&short);
+        }
+    }
+    Ok(child.wait()?)
+}
+
+/// An event in one short line: its number, its type and the beginning of its data. A live event that repeats a durable one is
+/// left out, and so is what frames the pieces of a stream.
+fn short_event(line: &str) -> Option<String> {
+    let Ok(event) = serde_json::from_str::<Value>(line) else { return Some(line.to_owned()) };
+    let kind = event["type"].as_str().unwrap_or_default();
+    let twins = ["agent/turn-", "agent/step-", "agent/steering", "agent/stream-chunk"];
+    let is_frame = matches!(event["data"]["chunk"]["type"].as_str(), Some("block-start" | "block-end"));
+    if is_frame || twins.iter().any(|twin| kind.starts_with(twin)) {
+        return None;
+    }
+    let number = event["seq"].as_u64().map_or("live".to_owned(), |seq| seq.to_string());
+    let data = event["data"].to_string();
+    let mut short: String = data.chars().take(EVENT_CHARACTERS).collect();
+    if short.len() < data.len() {
+        short.push('…');
+    }
+    Some(format!("{number:>4}  {kind:<18} {short}"))
 }
 
 /// Copies a folder with all that is in it, links left out.
@@ -118,4 +160,27 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_shown_short() {
+        let check = |line: &str, expect: Option<&str>| assert_eq!(short_event(line).as_deref(), expect);
+        check(
+            r#"{"type":"turn/start","seq":7,"time":1,"session":"s","agent":"main","data":{"turn":1}}"#,
+            Some(r#"   7  turn/start         {"turn":1}"#),
+        );
+        check(
+            r#"{"type":"agent/status","session":"s","agent":"main","data":{"status":"idle"}}"#,
+            Some(r#"live  agent/status       {"status":"idle"}"#),
+        );
+        check(r#"{"type":"agent/turn-start","data":{"turn":1}}"#, None);
+        check(r#"{"type":"assistant/chunk","seq":1,"data":{"chunk":{"type":"block-start"}}}"#, None);
+        check("not JSON", Some("not JSON"));
+        let long = format!(r#"{{"type":"usage","seq":1,"data":"{}"}}"#, "x".repeat(200));
+        assert_eq!(short_event(&long).map(|line| line.chars().count()), Some(4 + 2 + 18 + 1 + EVENT_CHARACTERS + 1));
+    }
 }
