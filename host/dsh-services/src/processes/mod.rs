@@ -165,8 +165,17 @@ fn launch_failure(program: &str, error: &std::io::Error) -> Failure {
     match error.kind() {
         ErrorKind::InvalidInput => Failure::invalid_argument(format!("`{program}` cannot be started: {error}")),
         ErrorKind::NotFound => Failure::new("not-available", format!("there is no program `{program}`")),
+        // A folder of PATH that may not be read is as if the name were not in it.
+        ErrorKind::PermissionDenied if !program.contains('/') && !in_path(program) => {
+            Failure::new("not-available", format!("there is no program `{program}`"))
+        }
         _ => Failure::new("not-available", format!("`{program}` cannot be started: {error}")),
     }
+}
+
+fn in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 #[cfg(test)]

@@ -312,3 +312,26 @@ async fn the_network_is_held_to_the_profile() {
         .await;
     assert!(told.is_empty() || told == "refused\nrefused\nrefused\nrefused\npair\n", "{told}");
 }
+
+/// Run by the next test in a process of its own, which is killed meanwhile.
+#[tokio::test]
+#[ignore = "runs until it is killed, which the next test does"]
+async fn inside_of_a_killed_host() {
+    if std::env::var_os("DSH_TEST_KILLED_HOST").is_some() {
+        let _ = place().run(bash("exec sleep 34001"), &Profile::unrestricted()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_killed_host_takes_its_program_with_it() {
+    let mut host = Command::new(std::env::current_exe().unwrap());
+    host.args(["--exact", "processes::tests::inside_of_a_killed_host", "--ignored", "--test-threads", "1"]);
+    let mut host = host.env("DSH_TEST_KILLED_HOST", "1").stdout(Stdio::null()).spawn().unwrap();
+    while running("34001") == 0 {
+        assert_eq!(host.try_wait().unwrap(), None);
+        tokio::task::yield_now().await;
+    }
+    host.kill().unwrap();
+    host.wait().unwrap();
+    all_gone("34001").await;
+}
