@@ -184,6 +184,11 @@ mod tests {
             ..ProviderConfig::new("local", ProviderKind::Compatible)
         });
         providers.push(ProviderConfig::new("responses", ProviderKind::OpenAiResponses));
+        providers.push(ProviderConfig {
+            api_key: Some(Secret::new("")),
+            key_variable: Some("EMPTY_KEY".into()),
+            ..ProviderConfig::new("empty", ProviderKind::OpenAi)
+        });
         Models::new(ModelsConfig { providers, ..ModelsConfig::default() })
     }
 
@@ -204,6 +209,7 @@ mod tests {
             "deepseek/deepseek-chat",
             Err(("auth", "the provider `deepseek` needs a key: set the environment variable `DEEPSEEK_API_KEY`")),
         );
+        check("empty/x", Err(("auth", "the provider `empty` needs a key: set the environment variable `EMPTY_KEY`")));
         check("compatible/x", Err(("no-adapter", "the provider `compatible` has no address: give `--base-url URL`")));
         check(
             "anthropic/claude",
@@ -213,7 +219,7 @@ mod tests {
             )),
         );
         check("local/", Err(("no-adapter", "the model `local/` has no name behind the `/`")));
-        let list = "there are `echo`, `script:FILE`, `openai/…`, `anthropic/…`, `deepseek/…`, `compatible/…`, `local/…`, `responses/…`";
+        let list = "there are `echo`, `script:FILE`, `openai/…`, `anthropic/…`, `deepseek/…`, `compatible/…`, `local/…`, `responses/…`, `empty/…`";
         check(
             "opnai/gpt",
             Err((

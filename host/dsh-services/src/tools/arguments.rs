@@ -159,7 +159,7 @@ mod tests {
         check("{} x", Err("the arguments are not valid JSON: trailing characters at line 1 column 4"));
         check(
             r#"{"path": "a", "path": "b"}"#,
-            Err("the arguments are not valid JSON: the name `path` is there twice in one object at line 1 column 25"),
+            Err("the arguments are not valid JSON: the name `path` is there twice in one object at line 1 column 26"),
         );
         check("[]", Err("the arguments do not match the tool's schema:\n- `$`: [] is not of type \"object\""));
     }

@@ -23,8 +23,9 @@ use super::registry::{Entry, Registry};
 use super::run::{self, Ran, Shown};
 use super::{arguments, texts};
 
-/// How long listeners may still work on an outcome after an abort; as long as a guest has anywhere.
-const LISTENER_GRACE: Duration = Duration::from_secs(1);
+/// How long listeners may still work on an outcome after an abort. A little less than the second after which the engine stops a
+/// guest, so that what is told is the abort, not a failure of the plugin.
+const LISTENER_GRACE: Duration = Duration::from_millis(900);
 
 /// One agent's tools.
 pub(super) struct Dispatcher {

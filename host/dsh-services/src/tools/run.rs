@@ -1,13 +1,13 @@
 //! Running one tool under its profile: its time, its output, its end under an abort.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use dsh_seam::message::{ResultBlock, ToolCall};
 use dsh_seam::tools::{Outcome, Progress, ToolContext, ToolLog, ToolProvider};
-use dsh_seam::{FailureKind, PluginError, PluginName, StepRef};
+use dsh_seam::{PluginError, PluginName, StepRef};
 
 use super::texts;
-use std::sync::Arc;
 
 /// How long a tool may go on after an abort before it is dropped. Guests are stopped by the engine long before.
 const GRACE: Duration = Duration::from_secs(5);
@@ -44,14 +44,10 @@ pub(super) async fn run(provider: &dyn ToolProvider, cx: &ToolContext, call: Too
     };
     match answer {
         Ok(outcome) => Ran::Answered(outcome),
-        // The engine stops a guest after an abort by its limit: that is the abort, not the plugin's failure.
-        Err(error) if cx.cancel.is_cancelled() && stopped(&error) => Ran::Aborted,
+        // Whoever runs the tool says so when it was stopped by the abort: that is no failure of the plugin.
+        Err(error) if cx.cancel.is_cancelled() && error.code.as_deref() == Some("aborted") => Ran::Aborted,
         Err(error) => Ran::Failed(error),
     }
-}
-
-fn stopped(error: &PluginError) -> bool {
-    error.kind == FailureKind::Limit || error.code.as_deref() == Some("aborted")
 }
 
 /// The outcome of a tool that ran; a failure of its plugin has been reported by the caller.

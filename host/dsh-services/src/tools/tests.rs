@@ -27,13 +27,21 @@ fn error(plugin: &str, seam: Seam, kind: FailureKind) -> PluginError {
     PluginError { plugin: name(plugin), seam, kind, message: "boom".into(), code: None }
 }
 
-/// A log in memory, one line an entry.
+/// A log in memory, one line an entry. The second part: the line at which it breaks.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
+struct Log(Arc<Mutex<Vec<String>>>, Option<&'static str>);
 
 impl Log {
     fn push(&self, line: impl Into<String>) {
         self.0.lock().expect("no test panics while holding it").push(line.into());
+    }
+
+    fn entry(&self, line: String) -> Result<(), RunError> {
+        if self.1.is_some_and(|broken| line.starts_with(broken)) {
+            return Err(RunError::Host(Failure::new("session-write-failed", "the disk is full")));
+        }
+        self.push(line);
+        Ok(())
     }
 
     fn lines(&self) -> Vec<String> {
@@ -44,15 +52,14 @@ impl Log {
 #[async_trait]
 impl FailureReport for Log {
     async fn plugin_failed(&self, error: &PluginError) -> Result<(), RunError> {
-        self.push(format!("plugin/failed {} {} {:?}", error.plugin, error.seam, error.kind));
-        Ok(())
+        self.entry(format!("plugin/failed {} {} {:?}", error.plugin, error.seam, error.kind))
     }
 }
 
 #[async_trait]
 impl ToolLog for Log {
     async fn append(&self, event: ToolEvent) -> Result<(), RunError> {
-        self.push(match event {
+        self.entry(match event {
             ToolEvent::Dispatched(e) => {
                 format!(
                     "dispatched {} n={} {} {} by={:?}",
@@ -65,8 +72,7 @@ impl ToolLog for Log {
             }
             ToolEvent::Changed(e) => format!("changed {} {} {:?} {:?}", e.waterfall, e.plugin, e.call_id, e.what),
             other => format!("{other:?}"),
-        });
-        Ok(())
+        })
     }
     fn remembers(&self, _plugin: &PluginName, _key: &str) -> bool {
         false
@@ -75,8 +81,7 @@ impl ToolLog for Log {
         self.push(format!("progress {call_id} {plugin} {text}"));
     }
     async fn before_tool(&self, read_only: bool) -> Result<(), RunError> {
-        self.push(format!("before-tool read-only={read_only}"));
-        Ok(())
+        self.entry(format!("before-tool read-only={read_only}"))
     }
     fn for_call(&self, _at: StepRef, _call_id: &str) -> Arc<dyn ToolLog> {
         Arc::new(self.clone())
@@ -748,7 +753,7 @@ async fn an_abort_awaits_the_tool_and_drops_all_else() {
     let deaf = tool("deaf", |_, _| async { std::future::pending().await });
     let stopped = tool("stopped", |cx, _| async move {
         cx.cancel.cancelled().await;
-        Err(error("more", Seam::Provider, FailureKind::Limit))
+        Err(PluginError { code: Some("aborted".into()), ..error("more", Seam::Provider, FailureKind::Error) })
     });
     let world = || World::new().tools("more", vec![polite.clone(), deaf.clone(), stopped.clone()]);
     let progress = "progress c1 more waiting";
@@ -771,4 +776,24 @@ async fn an_abort_awaits_the_tool_and_drops_all_else() {
     let changed = r#"changed tools/execute redact Some("c1") [Outcome]"#;
     aborted(world().listener("redact", Closed, Does::Rewrite("***")), "polite", "***", &[RAN[0], progress, changed])
         .await;
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_written_ends_the_turn() {
+    let broken = |at| {
+        let mut world = World::new();
+        world.log.1 = Some(at);
+        world
+    };
+    let full = Some("the disk is full");
+    broken("before-tool").check("skipped not run: the disk is full", full, &[]).await;
+    broken("dispatched")
+        .listener("a", Closed, Does::Twice)
+        .check("outcome-unknown it ran, its outcome is lost: the disk is full", full, &RAN)
+        .await;
+    broken("plugin/failed")
+        .guard("g", Closed, Says::Fail(FailureKind::Trap))
+        .check("skipped not run: the disk is full", full, &[])
+        .await;
+    broken("changed").listener("r", Closed, Does::Rewrite("***")).check("***", full, &RAN).await;
 }

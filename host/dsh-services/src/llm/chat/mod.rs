@@ -67,7 +67,8 @@ impl Provider {
             )));
         }
         self.url()?;
-        match (&self.config.api_key, &self.config.key_variable) {
+        let key = self.config.api_key.as_ref().filter(|key| !key.reveal().is_empty());
+        match (key, &self.config.key_variable) {
             (None, Some(variable)) => Err(ModelFailure::new(
                 "auth",
                 format!("the provider `{name}` needs a key: set the environment variable `{variable}`"),
@@ -99,14 +100,21 @@ impl Provider {
         let made = self.client.get_or_init(|| {
             // Another part of the process may have installed a provider already; any will do.
             let _ = rustls::crypto::ring::default_provider().install_default();
-            let mut builder = Client::builder()
-                .user_agent(USER_AGENT)
-                .redirect(reqwest::redirect::Policy::none())
-                .connect_timeout(Duration::from_millis(self.config.connect_timeout_ms));
-            if is_loopback(url) {
-                builder = builder.no_proxy();
-            }
-            builder.build().map_err(|error| describe(&error.without_url()))
+            let builder = || {
+                Client::builder()
+                    .user_agent(USER_AGENT)
+                    .redirect(reqwest::redirect::Policy::none())
+                    .connect_timeout(Duration::from_millis(self.config.connect_timeout_ms))
+            };
+            let plain = url.scheme() == "http";
+            let client = match is_loopback(url) {
+                true if plain => builder().no_proxy().tls_certs_only([]).build(),
+                true => builder().no_proxy().build(),
+                // Without TLS nobody misses the certificates that a small container does not have.
+                false if plain => builder().build().or_else(|_| builder().tls_certs_only([]).build()),
+                false => builder().build(),
+            };
+            client.map_err(|error| describe(&error.without_url()))
         });
         made.clone().map_err(|what| ModelFailure::new("transport", format!("no connections can be made: {what}")))
     }
@@ -151,7 +159,7 @@ impl ChatModel {
         let body = request::body(self.provider.config.kind, &self.model, request);
         let client = self.provider.client(&url)?;
         let mut post = client.post(url).header(CONTENT_TYPE, "application/json").header(ACCEPT, "text/event-stream");
-        if let Some(key) = &self.provider.config.api_key
+        if let Some(key) = self.provider.config.api_key.as_ref().filter(|key| !key.reveal().is_empty())
             && let Ok(mut value) = HeaderValue::from_str(&bearer(key.reveal()))
         {
             value.set_sensitive(true);

@@ -15,7 +15,7 @@ const KEY: &str = "sk-very-secret";
 const SHORT_MS: u64 = 60;
 
 /// Where something must come first: long enough for a loaded machine, short enough to wait for.
-const LONG_MS: u64 = 400;
+const LONG_MS: u64 = 800;
 
 fn models(server: &ChatServer, change: impl Fn(&mut ProviderConfig)) -> Models {
     let mut provider = ProviderConfig {
@@ -150,13 +150,13 @@ async fn every_wait_has_its_end() {
     check(
         text(),
         |p| p.idle_timeout_ms = LONG_MS,
-        &format!("{START} {TEXT} !timeout the answer stood still for 400 ms (`idle-timeout-ms`)"),
+        &format!("{START} {TEXT} !timeout the answer stood still for 800 ms (`idle-timeout-ms`)"),
     )
     .await;
     check(
         text(),
         |p| p.total_timeout_ms = LONG_MS,
-        &format!("{START} {TEXT} !timeout the answer took longer than 400 ms (`total-timeout-ms`)"),
+        &format!("{START} {TEXT} !timeout the answer took longer than 800 ms (`total-timeout-ms`)"),
     )
     .await;
 }
@@ -211,4 +211,19 @@ async fn without_a_key_there_is_no_header() {
     let server = ChatServer::start(vec![Reply::text("x")]).await;
     all(open(&models(&server, |provider| provider.api_key = None)).await).await;
     assert_eq!(server.received()[0].header("authorization"), None);
+}
+
+#[test]
+fn loopback_is_known_by_name_and_number() {
+    let check = |url: &str, expect: bool| {
+        assert_eq!(super::is_loopback(&url.parse().expect("a URL")), expect, "{url}");
+    };
+    check("http://127.0.0.1:8080/v1", true);
+    check("http://127.9.9.9/", true);
+    check("http://[::1]:80/", true);
+    check("http://localhost/", true);
+    check("http://a.localhost/", true);
+    check("http://localhost.example.com/", false);
+    check("http://192.168.0.1/", false);
+    check("https://api.openai.com/v1", false);
 }
