@@ -3,7 +3,7 @@
 //! A program gets a session (and so a process group) of its own, an environment of its own, and no terminal. When its time is over,
 //! the call is cancelled or its future dropped, it is killed with all it started; when it ends by itself, what it left in its group
 //! is killed too, so that a call leaves nothing behind. What a profile asks for is held by the kernel: Landlock for the files,
-//! seccomp for the network ([`sandbox`]); what the kernel cannot hold is refused as `unenforceable`, never run without it.
+//! seccomp for the network (`sandbox`); what the kernel cannot hold is refused as `unenforceable`, never run without it.
 
 mod capture;
 mod environment;
@@ -71,6 +71,9 @@ impl HostProcesses {
     fn prepare(&self, command: &ProcessCommand, profile: &Profile, env: &[String]) -> Result<Prepared, Failure> {
         if !profile.processes {
             return Err(Failure::new("denied", "the profile in force does not let it run programs"));
+        }
+        if let Some((name, _)) = command.env.iter().find(|(name, _)| name.is_empty() || name.contains(['=', '\0'])) {
+            return Err(Failure::invalid_argument(format!("`{name}` is not the name of a variable")));
         }
         let root = self.root()?;
         let cwd = working_directory(&root, command.cwd.as_deref())?;

@@ -113,6 +113,9 @@ async fn what_cannot_run_is_said() {
     check(&|command| command.cwd = Some("docs/../..".into()), &all, "invalid-argument", "not a folder inside").await;
     check(&|command| command.cwd = Some("etc".into()), &all, "invalid-argument", "not a folder inside").await;
     check(&|command| command.cwd = Some("nowhere".into()), &all, "invalid-argument", "cannot run in `nowhere`").await;
+    check(&|command| command.env = vec![("A=B".into(), "c".into())], &all, "invalid-argument", "`A=B` is not").await;
+    check(&|command| command.env = vec![("A".into(), "\0".into())], &all, "invalid-argument", "cannot be started")
+        .await;
     let none = Profile { processes: false, ..all.clone() };
     check(&|_| {}, &none, "denied", "does not let it run programs").await;
     let hosts = Profile { network: NetworkPolicy::Hosts(vec!["example.com".into()]), ..all };

@@ -1,8 +1,8 @@
 //! The service `sessions`: logs in files ([`FileSessions`]), in memory ([`MemorySessions`]), or from files with the new part in
 //! memory ([`Unsaved`]).
 //!
-//! A log is a header line and one line per entry. [`lines`] reads and copies them, [`buffer`] keeps them in memory with an index,
-//! [`writer`] brings them into a file: nothing before the first append, then the whole file under a temporary name, then a rename.
+//! A log is a header line and one line per entry. `lines` reads and copies them, `buffer` keeps them in memory with an index,
+//! `writer` brings them into a file: nothing before the first append, then the whole file under a temporary name, then a rename.
 //! There is one writer per log: the lock is on the file itself, for as long as it is open.
 
 mod buffer;
