@@ -151,6 +151,8 @@ fn own_session(host: u32) -> io::Result<()> {
     // SAFETY: these calls take numbers only and change nothing but this process.
     unsafe {
         ok(libc::setsid().into())?;
+        // A host that would rather see a failed write than be killed ignores this one; its children must not.
+        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
         ok(libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0).into())?;
         ok(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0).into())?;
         // The host may have ended before it was asked for.
