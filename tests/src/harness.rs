@@ -1,0 +1,188 @@
+//! Runs a data case, checks what holds always, and compares the whole outcome with `expect.txt`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use dsh_testkit::transcript::{Frame, transcript};
+use similar::TextDiff;
+
+use crate::case::{Case, Invocation};
+use crate::checks;
+use crate::host::{self, Outcome, Run};
+use crate::log::{self, Log};
+use crate::normal::Normal;
+use crate::sandbox::Sandbox;
+
+/// The folders below `dir` that hold a `case.toml`, sorted.
+pub fn find(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.join("case.toml").is_file() {
+            found.push(path);
+        } else if path.is_dir() {
+            found.extend(find(&path));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Runs the case in `dir`. With `update`, a difference is written instead of reported; what failed otherwise is an error all the same.
+pub fn run_case(dir: &Path, update: bool) -> Result<(), String> {
+    let case = Case::read(dir)?;
+    let sandbox = Sandbox::new().map_err(|error| error.to_string())?;
+    sandbox.fill(dir, &case).map_err(|error| format!("the files of the case: {error}"))?;
+    let mut session = Running { normal: Normal::new(&sandbox, &case.replace)?, case: &case, sandbox: &sandbox, problems: Vec::new() };
+    let mut report = String::new();
+    for (at, invocation) in case.invocations().enumerate() {
+        report.push_str(&session.invoke(at, invocation)?);
+    }
+    let expect_file = dir.join("expect.txt");
+    let expect = std::fs::read_to_string(&expect_file).unwrap_or_default();
+    let mut problems = session.problems;
+    if report != expect {
+        if update {
+            std::fs::write(&expect_file, &report).map_err(|error| error.to_string())?;
+        } else {
+            problems.push(format!("{} differs (- expected, + found):\n{}", expect_file.display(), diff(&expect, &report)));
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(format!("{}\n\n{}", case.about, problems.join("\n"))) }
+}
+
+fn diff(expect: &str, found: &str) -> String {
+    TextDiff::from_lines(expect, found).unified_diff().context_radius(2).to_string()
+}
+
+/// A case while it runs.
+struct Running<'a> {
+    case: &'a Case,
+    sandbox: &'a Sandbox,
+    normal: Normal,
+    problems: Vec<String>,
+}
+
+impl Running<'_> {
+    /// One invocation with its checks, as text for `expect.txt`.
+    fn invoke(&mut self, at: usize, invocation: &Invocation) -> Result<String, String> {
+        let before = self.logs(invocation);
+        let requests = self.sandbox.root().join(format!("requests-{}.jsonl", at + 1));
+        let args: Vec<String> = invocation.args.iter().map(|arg| self.expand(arg)).collect();
+        let mut all_args = args.clone();
+        if invocation.runs_agent() && invocation.option("--log-requests").is_none() {
+            all_args.splice(0..0, ["--log-requests".to_owned(), requests.to_string_lossy().into_owned()]);
+        }
+        let mut env = self.sandbox.environment();
+        env.extend(invocation.env.iter().map(|(name, value)| (name.clone(), self.expand(value))));
+        let signal = invocation.signal.as_ref().map(|signal| (signal.name.clone(), signal.after.clone()));
+        let stdin = self.expand(invocation.stdin.as_deref().unwrap_or(""));
+        let outcome = host::run(&Run { args: all_args, env, dir: self.sandbox.workspace.clone(), stdin, signal, kill_after: None })?;
+        if outcome.exit != invocation.exit {
+            self.problem(at, format!("exit status {}, `case.toml` says {}\nstandard error:\n{}", outcome.exit, invocation.exit, outcome.stderr));
+        }
+        let after = self.logs(invocation);
+        after.keys().filter(|id| !before.contains_key(*id)).for_each(|id| self.normal.session(id));
+        self.check_logs(at, invocation, &outcome, &before, &after, &requests);
+        let given: Vec<PathBuf> = self.case.files.keys().map(|name| self.sandbox.place(name)).collect();
+        let env = invocation.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let texts = [("standard output", outcome.stdout.as_str()), ("standard error", outcome.stderr.as_str())];
+        let mut leaks = Vec::new();
+        for dir in [&self.sandbox.workspace, &self.sandbox.root().join("xdg")] {
+            leaks.extend(checks::secrets::check(env.clone(), &texts, dir, &given));
+        }
+        leaks.into_iter().for_each(|leak| self.problem(at, leak));
+        Ok(self.print(invocation, &args, &outcome))
+    }
+
+    fn expand(&self, text: &str) -> String {
+        self.sandbox.expand(text).replace("{session}", self.normal.last_session().unwrap_or("{session}"))
+    }
+
+    fn problem(&mut self, at: usize, problem: String) {
+        self.problems.push(format!("invocation {}: {problem}", at + 1));
+    }
+
+    /// All session logs that the invocation could see.
+    fn logs(&self, invocation: &Invocation) -> BTreeMap<String, String> {
+        let mut logs = log::texts_in(&self.sandbox.sessions());
+        if let Some(dir) = invocation.option("--session") {
+            logs.extend(log::texts_in(&self.sandbox.place(dir)));
+        }
+        logs.retain(|id, _| !self.case.broken_logs.contains(&format!("{id}.jsonl")));
+        logs
+    }
+
+    fn check_logs(&mut self, at: usize, invocation: &Invocation, outcome: &Outcome, before: &BTreeMap<String, String>, after: &BTreeMap<String, String>, requests: &Path) {
+        let requests = match log::json_lines(requests) {
+            Ok(requests) => requests,
+            Err(problem) => return self.problem(at, problem),
+        };
+        let killed = invocation.is_killed();
+        let touched: BTreeSet<&String> = after.keys().filter(|id| before.get(*id) != after.get(*id)).collect();
+        for id in touched {
+            let log = match Log::parse(id, &after[id]) {
+                Ok(log) => log,
+                Err(_) if killed => continue,
+                Err(problem) => {
+                    self.problem(at, format!("session `{id}`: {problem}"));
+                    continue;
+                }
+            };
+            if let Some(text) = before.get(id)
+                && !after[id].starts_with(&text[..text.rfind('\n').map_or(0, |end| end + 1)])
+            {
+                self.problem(at, format!("session `{id}`: what was in the log has changed"));
+            }
+            let known = before.get(id).map(|text| text.matches('\n').count().saturating_sub(1));
+            let mut found = checks::shape::check(&log, killed);
+            if invocation.runs_agent() && !killed {
+                let printed = outcome.stdout.lines().filter(|line| line.contains("\"seq\":")).count();
+                let first = known.unwrap_or_else(|| log.lines.len().saturating_sub(printed));
+                if invocation.option("--log-requests").is_none() {
+                    found.extend(checks::requests::check(&log, if invocation.prints_events() { first } else { known.unwrap_or(0) }, &requests));
+                }
+                if invocation.prints_events() {
+                    let before = if invocation.option("--fork").is_some() { None } else { Some(known.unwrap_or(0)) };
+                    found.extend(checks::stream::check(&log, before, &outcome.stdout));
+                }
+            }
+            found.into_iter().for_each(|problem| self.problem(at, format!("session `{id}`: {problem}")));
+        }
+    }
+
+    fn print(&self, invocation: &Invocation, args: &[String], outcome: &Outcome) -> String {
+        let words: Vec<String> = std::iter::once("dsh-host").chain(args.iter().map(String::as_str)).map(quoted).collect();
+        let mut out = format!("$ {}\n", self.normal.apply(&words.join(" ")));
+        if invocation.prints_events() {
+            let frame = if self.case.whole_frame { Frame::Whole } else { Frame::Names };
+            out.push_str(&self.normal.apply(&transcript(outcome.stdout.lines(), frame)));
+        } else {
+            out.push_str(&self.text(&outcome.stdout));
+        }
+        if !outcome.stderr.is_empty() {
+            out.push_str(&format!("[standard error]\n{}", self.text(&outcome.stderr)));
+        }
+        out.push_str(&format!("[exit {}]\n", outcome.exit));
+        for name in &invocation.show_files {
+            let shown = match std::fs::read_to_string(PathBuf::from(self.sandbox.place(&self.expand(name)))) {
+                Ok(text) => self.text(&text),
+                Err(error) => format!("({})\n", error.kind()),
+            };
+            out.push_str(&format!("[file {}]\n{shown}", self.normal.apply(&self.expand(name))));
+        }
+        out.push('\n');
+        out
+    }
+
+    fn text(&self, text: &str) -> String {
+        let text = self.normal.apply(text);
+        if text.is_empty() || text.ends_with('\n') { text } else { format!("{text}\n[no newline at the end]\n") }
+    }
+}
+
+/// A word as one would type it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=#@,{}".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
