@@ -43,7 +43,6 @@ const FOREIGN: &[Foreign] = &[
         reason: "only dsh-wasm and the tests of `wit/` know WIT",
     },
     Foreign { prefix: "reqwest", only: &["dsh-services"], reason: "only model adapters know HTTP" },
-    Foreign { prefix: "eventsource-stream", only: &["dsh-services"], reason: "only model adapters know HTTP" },
     Foreign { prefix: "hyper", only: &["dsh-tests"], reason: "only model adapters know HTTP, and the tests' server" },
     Foreign { prefix: "clap", only: &["dsh-host", "xtask"], reason: "only the binaries know arguments" },
     Foreign { prefix: "anyhow", only: &["dsh-host", "xtask"], reason: "libraries have typed errors" },
