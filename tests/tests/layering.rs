@@ -64,9 +64,8 @@ const WORDS: &[Word] = &[
 /// `dsh-bench` is a program too.
 const BINARIES: &[&str] = &["dsh-host/src", "dsh-bench/src"];
 
-/// The environment of a child is made from some variables of our own, chosen by name; that is done where children are started.
-const ENVIRONMENT: &[&str] =
-    &["dsh-host/src", "dsh-bench/src", "dsh-testkit/src", "dsh-services/src/processes/environment.rs"];
+/// Whoever starts a program needs `PATH` to find it, and hands some variables of our own on to it, chosen by name.
+const ENVIRONMENT: &[&str] = &["dsh-host/src", "dsh-bench/src", "dsh-testkit/src", "dsh-services/src/processes"];
 
 struct Row {
     name: &'static str,
