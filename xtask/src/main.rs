@@ -1,5 +1,6 @@
 //! The commands of this repository, one file each. `cargo xtask --help` lists them.
 
+mod bench;
 mod demo;
 mod dist;
 mod freeze;
@@ -34,6 +35,8 @@ enum Command {
     Demo(demo::Options),
     /// Set up, build everything and run every check and test
     Test,
+    /// Measure what the host costs, beside what it should cost
+    Bench(bench::Options),
     /// Check the repository's own rules: READMEs, links, paragraphs, left-overs
     Tidy,
     /// Copy the contract of a version that is about to be released
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Guests => guests::run(&repo),
         Command::Demo(options) => demo::run(&repo, &options),
         Command::Test => test::run(&repo),
+        Command::Bench(options) => bench::run(&repo, &options),
         Command::Tidy => tidy::run(&repo),
         Command::Freeze(options) => freeze::run(&repo, &options),
         Command::Dist => dist::run(&repo),

@@ -1,0 +1,225 @@
+//! Agents in this process: real services, a model that knows its lines, a tool that does nothing.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use dsh_loop::{AgentLoop, AgentOptions, AgentOwner};
+use dsh_seam::draft::ModelCatalog;
+use dsh_seam::event::{Emitted, Event, Source};
+use dsh_seam::failure::{Failure, FailureMode, ModelFailure, PluginError};
+use dsh_seam::ids::{AgentId, PluginName};
+use dsh_seam::llm::{ChunkStream, Llm, Model, ModelRequest};
+use dsh_seam::message::{BlockType, Chunk, ContentBlock, FinishReason, ToolCall};
+use dsh_seam::plugin::{Attached, EventSink, Plugin, PluginContext};
+use dsh_seam::services::{Services, SystemClock};
+use dsh_seam::session::Sessions;
+use dsh_seam::tools::{
+    Annotations, Outcome, ProcessCommand, ProcessExit, Processes, Profile, ToolContext, ToolDefinition, ToolProvider,
+};
+use dsh_services::agents::AgentRegistry;
+use dsh_services::approvals::{ApprovalDesks, FixedApprover};
+use dsh_services::session::MemorySessions;
+use dsh_services::system_prompt::SystemPromptSections;
+use dsh_services::tools::ToolServices;
+use futures::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::Fallible;
+
+/// The tool that does nothing.
+pub const TOOL: &str = "nothing";
+
+/// Asks for one tool call a step until `steps`, then says a word.
+struct Scripted {
+    steps: u32,
+}
+
+#[async_trait]
+impl Model for Scripted {
+    async fn stream(&self, request: Arc<ModelRequest>) -> Result<ChunkStream, ModelFailure> {
+        let chunks = if request.at.step < self.steps { call(request.at.step) } else { word() };
+        Ok(futures::stream::iter(chunks.into_iter().map(Ok)).boxed())
+    }
+}
+
+fn call(step: u32) -> Vec<Chunk> {
+    let call = ToolCall { id: format!("call-{step}"), name: TOOL.into(), arguments: r#"{"path":"src/main.rs"}"#.into(), opaque: None };
+    let delta = Chunk::ToolCallDelta {
+        index: 0,
+        id: call.id.clone(),
+        name: Some(call.name.clone()),
+        arguments_delta: call.arguments.clone(),
+    };
+    vec![
+        Chunk::BlockStart { index: 0, block_type: BlockType::ToolCall },
+        delta,
+        Chunk::BlockEnd { index: 0, block: ContentBlock::ToolCall(call) },
+        Chunk::Finish { reason: FinishReason::ToolCalls },
+    ]
+}
+
+fn word() -> Vec<Chunk> {
+    vec![
+        Chunk::BlockStart { index: 0, block_type: BlockType::Text },
+        Chunk::TextDelta { index: 0, text: "done".into() },
+        Chunk::BlockEnd { index: 0, block: ContentBlock::text("done") },
+        Chunk::Finish { reason: FinishReason::Stop },
+    ]
+}
+
+/// Models by one name.
+struct OneModel {
+    model: Arc<dyn Model>,
+}
+
+impl ModelCatalog for OneModel {
+    fn check_for_plugin(&self, _model: &str) -> Result<(), Failure> {
+        Err(Failure::invalid_argument("there is one model here"))
+    }
+
+    fn context_window(&self, _model: &str) -> Option<u32> {
+        Some(1_000_000)
+    }
+}
+
+impl Llm for OneModel {
+    fn model(&self, _name: &str) -> Result<Arc<dyn Model>, ModelFailure> {
+        Ok(self.model.clone())
+    }
+}
+
+/// Nothing here runs programs.
+pub struct NoProcesses;
+
+#[async_trait]
+impl Processes for NoProcesses {
+    async fn run(&self, _: ProcessCommand, _: &Profile, _: &[String], _: &CancellationToken) -> Result<ProcessExit, Failure> {
+        Err(Failure::new("not-available", "nothing here runs programs"))
+    }
+
+    fn enforceable(&self, _profile: &Profile) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// Notes when each step began, and whether anything went wrong.
+#[derive(Default)]
+pub struct Marks {
+    starts: Mutex<Vec<Instant>>,
+    wrong: Mutex<Option<String>>,
+}
+
+#[async_trait]
+impl EventSink for Marks {
+    fn emit(&self, emitted: &Emitted) {
+        let Emitted::Durable(entry) = emitted else { return };
+        match &entry.event {
+            Event::StepStart(_) => self.starts.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now()),
+            Event::Error(error) => *self.wrong.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.message.clone()),
+            _ => {}
+        }
+    }
+
+    async fn settled(&self, _emitted: &Emitted) {}
+}
+
+/// The tool that does nothing, as a plugin of the host's own language.
+struct NativeTool {
+    name: PluginName,
+    definitions: Vec<ToolDefinition>,
+}
+
+/// A plugin with the tool that does nothing.
+pub fn native_tool() -> Arc<dyn Plugin> {
+    let parameters = serde_json::json!({ "type": "object", "properties": { "path": { "type": "string" } }, "required": ["path"] });
+    let annotations = Annotations { read_only: true, ..Annotations::default() };
+    let definition = ToolDefinition { name: TOOL.into(), description: "Does nothing.".into(), parameters, annotations };
+    Arc::new(NativeTool { name: PluginName::new("native").expect("invariant: a valid name"), definitions: vec![definition] })
+}
+
+impl Plugin for NativeTool {
+    fn name(&self) -> &PluginName {
+        &self.name
+    }
+
+    fn failure_mode(&self) -> FailureMode {
+        FailureMode::Closed
+    }
+
+    fn attach(&self, _context: Arc<dyn PluginContext>) -> Attached {
+        let provider = NativeTool { name: self.name.clone(), definitions: self.definitions.clone() };
+        Attached { provider: Some(Arc::new(provider)), ..Attached::default() }
+    }
+}
+
+#[async_trait]
+impl ToolProvider for NativeTool {
+    fn definitions(&self) -> &[ToolDefinition] {
+        &self.definitions
+    }
+
+    async fn call(&self, _cx: &ToolContext, _call: ToolCall) -> Result<Outcome, PluginError> {
+        Ok(Outcome::text("ok"))
+    }
+}
+
+/// Sessions in memory.
+pub fn memory_sessions() -> Arc<dyn Sessions> {
+    Arc::new(MemorySessions::new(Arc::new(SystemClock)))
+}
+
+/// Real services around a model that makes a turn of `steps` steps.
+pub fn services(steps: u32, sessions: Arc<dyn Sessions>, events: Arc<dyn EventSink>) -> Services {
+    let processes: Arc<dyn Processes> = Arc::new(NoProcesses);
+    Services {
+        agents: Arc::new(AgentRegistry::new()),
+        sessions,
+        llm: Arc::new(OneModel { model: Arc::new(Scripted { steps }) }),
+        tools: Arc::new(ToolServices::new(processes.clone())),
+        system_prompt: Arc::new(SystemPromptSections),
+        approver: Arc::new(FixedApprover::allow()),
+        approvals: Arc::new(ApprovalDesks),
+        processes,
+        events,
+        clock: Arc::new(SystemClock),
+    }
+}
+
+/// An agent called `id`, idle.
+pub async fn agent(agents: &AgentLoop, id: &str) -> Fallible<AgentOwner> {
+    let options = AgentOptions {
+        model: Some("bench/model".into()),
+        system_prompt: "You are measured.".into(),
+        max_steps: 0,
+        workspace: "/".into(),
+        ..AgentOptions::default()
+    };
+    Ok(agents.create(AgentId::new(id)?, options).await?)
+}
+
+/// Lets the agent do one turn.
+pub async fn turn(agent: &AgentOwner) -> Fallible<()> {
+    agent.send(vec![ContentBlock::text("go")], Source::User)?;
+    agent.idle().await;
+    Ok(())
+}
+
+/// How long each step of one turn took: one fewer than `steps`, since a step ends where the next begins.
+pub async fn time_steps(steps: u32, sessions: Arc<dyn Sessions>, plugins: &[Arc<dyn Plugin>]) -> Fallible<Vec<Duration>> {
+    let marks = Arc::new(Marks::default());
+    let plugins = plugins.iter().cloned().chain([native_tool()]).collect();
+    let agents = AgentLoop::new(services(steps, sessions, marks.clone()), plugins);
+    let agent = agent(&agents, "main").await?;
+    turn(&agent).await?;
+    agent.dispose("measured").await;
+    if let Some(wrong) = marks.wrong.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(wrong.into());
+    }
+    let starts = marks.starts.lock().unwrap_or_else(PoisonError::into_inner);
+    let times: Vec<Duration> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    if times.len() + 1 != steps as usize {
+        return Err(format!("the turn had {} steps, not {steps}", times.len() + 1).into());
+    }
+    Ok(times)
+}

@@ -1,0 +1,97 @@
+//! Measures what dsh-host costs and prints it beside what it should cost. `cargo xtask bench` runs it.
+
+mod bed;
+mod body;
+mod calls;
+mod events;
+mod measure;
+mod memory;
+mod policy;
+mod process;
+mod report;
+mod steps;
+mod wasm;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use report::{Report, Row};
+
+/// What anything here may fail with; a row that fails is a line of the table.
+pub type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// The argument that makes this program the process whose memory is measured.
+const IDLE_AGENTS: &str = "idle-agents";
+
+/// Where the things are that are measured.
+pub struct Places {
+    /// The binary `dsh-host`.
+    pub host: PathBuf,
+    /// This binary and its neighbours.
+    pub own: PathBuf,
+    /// The shipped plugins.
+    pub plugins: PathBuf,
+    /// The tests' guests.
+    pub guests: PathBuf,
+    /// Where the numbers go.
+    pub out: PathBuf,
+}
+
+impl Places {
+    /// Beside this binary, which is `target/release/dsh-bench`.
+    fn find() -> Fallible<Self> {
+        let own = std::env::current_exe()?;
+        let release = own.parent().ok_or("this binary is in no folder")?;
+        let target = release.parent().ok_or("this binary is in no build directory")?;
+        Ok(Self {
+            host: release.join("dsh-host"),
+            plugins: target.join("plugins"),
+            guests: target.join("test-guests"),
+            out: target.join("bench.json"),
+            own,
+        })
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Fallible<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let places = Places::find()?;
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => runtime.block_on(all(&places, None)),
+        [IDLE_AGENTS] => runtime.block_on(memory::child(&places)),
+        [only] if !only.starts_with('-') => runtime.block_on(all(&places, Some(only))),
+        _ => Err("usage: dsh-bench [GROUP], one of calls, policy, steps, events, body, process, memory".into()),
+    }
+}
+
+/// All rows, or those of one group.
+async fn all(places: &Places, only: Option<&str>) -> Fallible<()> {
+    let mut report = Report::new(only);
+    report.group("calls", || calls::rows(places)).await;
+    report.group("policy", || policy::rows(places)).await;
+    report.group("steps", || steps::rows(places)).await;
+    report.group("events", events::rows).await;
+    report.group("body", body::rows).await;
+    report.group("process", || process::rows(places)).await;
+    report.group("memory", || memory::rows(places)).await;
+    print!("{report}");
+    if only.is_none() {
+        std::fs::write(&places.out, report.json())?;
+        eprintln!("written to {}", places.out.display());
+    }
+    Ok(())
+}
+
+/// The rows of one group.
+type Rows = Fallible<Vec<Row>>;
