@@ -194,6 +194,11 @@ pub(crate) struct Compiled {
 }
 
 impl Inner {
+    /// The engine underneath.
+    pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
+        &self.engine
+    }
+
     /// Checks `bytes`, and compiles them or takes what was compiled before.
     pub(crate) fn compile(&self, plugin: &str, bytes: &[u8]) -> Result<Compiled, Refusal> {
         let inspection = outline(bytes)?;

@@ -9,6 +9,7 @@
 //! `wasi` (files and requests), `convert` (values), `clock`, `limiter`, `output`, `fault` (limits and what a failure is called).
 
 mod attachment;
+mod bare;
 mod bindings;
 mod cache;
 mod clock;
@@ -35,6 +36,7 @@ mod ticker;
 mod wasi;
 mod words;
 
+pub use bare::BareCall;
 pub use engine::{Allocation, CompileNotice, Compiling, Engine, EngineError, EngineOptions};
 pub use grants::{Grant, GrantError, GrantPath, Grants, NetRule};
 pub use inspect::{CEILING_SECTION, CeilingEntry, Inspection, inspect};
