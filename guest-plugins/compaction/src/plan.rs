@@ -62,15 +62,14 @@ impl Plan {
     }
 }
 
-/// Plans a compaction: the opening messages up to the first answer stay, and the end of the history within `keep_tokens`, or
-/// within half of the room below the trigger when that is less, so that there is progress. None: nothing can go.
+/// Plans a compaction: the opening stays, and the end of the history within `keep_tokens`, or within half of the room that is left
+/// below the trigger when that is less, so that there is progress. None: nothing can go.
 pub fn plan(outlines: &[Outline], tokens: u32, trigger: u32, keep_tokens: u32) -> Option<Plan> {
     let messages_tokens = outlines.iter().fold(0_u32, |sum, outline| sum.saturating_add(outline.tokens));
     let fixed_tokens = tokens.saturating_sub(messages_tokens);
     let room = trigger.saturating_sub(fixed_tokens);
-    let half = room / 2;
-    let keep = if room == 0 { keep_tokens } else { keep_tokens.min(half) };
-    let head = head_end(outlines, if room == 0 { u32::MAX } else { half });
+    let (head, head_tokens) = head_end(outlines, if room == 0 { u32::MAX } else { room });
+    let keep = if room == 0 { keep_tokens } else { keep_tokens.min(room.saturating_sub(head_tokens) / 2) };
     let tail = tail_start(outlines, keep);
     let (start, end) = longest_without_edits(outlines, head, tail)?;
     let removed_tokens = outlines[start..end].iter().fold(0_u32, |sum, outline| sum.saturating_add(outline.tokens));
@@ -94,14 +93,19 @@ fn index(at: usize) -> u32 {
     u32::try_from(at).expect("invariant: the host counts messages in 32 bits")
 }
 
-/// The opening: everything up to the first answer or the first marker. It goes too when it would take half of the room.
-fn head_end(outlines: &[Outline], most: u32) -> usize {
-    let end = outlines
-        .iter()
-        .position(|outline| outline.is_assistant || outline.is_summary || outline.has_results)
-        .unwrap_or(outlines.len());
-    let tokens = outlines[..end].iter().fold(0_u32, |sum, outline| sum.saturating_add(outline.tokens));
-    if tokens > most { 0 } else { end }
+/// The opening, up to the first answer or the first marker, and what it weighs. Its first message stays when it takes at most
+/// half of the room below the trigger, more of them while they take at most a quarter together.
+fn head_end(outlines: &[Outline], room: u32) -> (usize, u32) {
+    let is_opening = |outline: &Outline| !outline.is_assistant && !outline.is_summary && !outline.has_results;
+    let mut head = (0, 0_u32);
+    for outline in outlines.iter().take_while(|outline| is_opening(outline)) {
+        let tokens = head.1.saturating_add(outline.tokens);
+        if tokens > if head.0 == 0 { room / 2 } else { room / 4 } {
+            break;
+        }
+        head = (head.0 + 1, tokens);
+    }
+    head
 }
 
 /// The first message of the end that stays: as much as fits in `keep`, at least the last message, and whole batches only.
@@ -203,14 +207,17 @@ mod tests {
         check("usauaua", 0, 700, 200, "u....ua");
         check("usa", 0, 300, 100, "nothing");
         // Keep is cut to half of the room below the trigger.
-        check("uauauaua", 400, 1_000, 20_000, "u....aua");
+        check("uauauaua", 400, 1_000, 20_000, "u.....ua");
+        check("uauauaua", 0, 1_000, 20_000, "u...uaua");
         check("uauauaua", 2_000, 1_000, 200, "u.....ua");
         // An edit of this request cannot be compacted.
         check("uaueuaua", 0, 800, 200, "u..euaua");
         check("u", 0, 50, 10, "nothing");
         check("", 100, 50, 10, "nothing");
-        // An opening that is too large goes.
-        check("uuuuaua", 0, 500, 200, ".....ua");
+        // Of a long opening the first message stays, and none that is too large by itself.
+        check("uuuuaua", 0, 500, 200, "u....ua");
+        check("uuuuaua", 0, 1_200, 200, "uuu..ua");
+        check("uauaua", 0, 150, 200, ".....a");
     }
 
     #[test]
