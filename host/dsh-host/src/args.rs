@@ -1,0 +1,408 @@
+//! The arguments, as typed. Nothing here touches a file, the environment or a stream: what they mean is found in [`crate::resolve`].
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Request {
+    /// Run an agent.
+    Run(Box<Run>),
+    /// One of the other commands.
+    Command(Command),
+}
+
+const COMMANDS_HELP: &str = "\
+Commands (as the first argument):
+  tool list, tool call NAME JSON    Call one tool under the whole policy, without a model
+  plugin inspect FILE               What a component exports, imports and may ask for
+  session list, show ID, export ID  What was kept
+  config check, schema, trust       The configuration
+  doctor                            What this machine can enforce and which models are usable
+  completions SHELL                 Shell completions
+
+`dsh-host COMMAND --help` says more. A prompt that is a command's name stands behind `--`.";
+
+/// Runs an agent: a fixed loop whose tools and policies are sandboxed WebAssembly plugins.
+#[derive(Debug, Parser)]
+#[command(name = "dsh-host", version, after_help = COMMANDS_HELP)]
+pub struct Run {
+    /// What the run has in common with `tool call`.
+    #[command(flatten)]
+    pub options: Options,
+    /// What only a conversation has.
+    #[command(flatten)]
+    pub conversation: Conversation,
+    /// A message; `-` is the whole of standard input. Without one: the whole of standard input, or a chat in a terminal
+    #[arg(value_name = "PROMPT")]
+    pub prompts: Vec<String>,
+}
+
+/// The command line when its first argument is a command's name.
+#[derive(Debug, Parser)]
+#[command(name = "dsh-host", version)]
+struct WithCommand {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The other commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Call one tool under the whole policy, without a model
+    #[command(subcommand)]
+    Tool(ToolCommand),
+    /// Look at a plugin
+    #[command(subcommand)]
+    Plugin(PluginCommand),
+    /// Look at what was kept
+    #[command(subcommand)]
+    Session(SessionCommand),
+    /// Look at a configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Say what this machine can enforce and which models are usable
+    Doctor {
+        /// A `dsh.toml`
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Print completions for a shell
+    Completions {
+        /// Which
+        shell: clap_complete::Shell,
+    },
+}
+
+/// The commands about tools.
+#[derive(Debug, Subcommand)]
+pub enum ToolCommand {
+    /// List the tools that the model would be offered
+    List {
+        /// As for a run.
+        #[command(flatten)]
+        options: Box<Options>,
+    },
+    /// Make one call, through every policy that a run would have
+    Call {
+        /// As for a run.
+        #[command(flatten)]
+        options: Box<Options>,
+        /// The tool's name
+        name: String,
+        /// Its arguments, a JSON object
+        #[arg(value_name = "JSON", allow_hyphen_values = true)]
+        arguments: String,
+    },
+}
+
+/// The commands about plugins.
+#[derive(Debug, Subcommand)]
+pub enum PluginCommand {
+    /// Say what a component is: hooks, capabilities, tools, configuration, size and hash
+    Inspect {
+        /// A component, or the name of a shipped plugin
+        file: String,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = Shape::Text)]
+        output: Shape,
+    },
+}
+
+/// Where sessions are looked for.
+#[derive(Debug, Args)]
+pub struct SessionPlace {
+    /// Where session logs live
+    #[arg(long, value_name = "DIR")]
+    pub session: Option<PathBuf>,
+    /// A `dsh.toml`
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// The commands about sessions.
+#[derive(Debug, Subcommand)]
+pub enum SessionCommand {
+    /// List the sessions, the newest first
+    List {
+        /// Where they are.
+        #[command(flatten)]
+        place: SessionPlace,
+        /// How to print them
+        #[arg(long, value_enum, default_value_t = Shape::Text)]
+        output: Shape,
+    },
+    /// Print a session as a conversation
+    Show {
+        /// Which
+        id: String,
+        /// Where it is.
+        #[command(flatten)]
+        place: SessionPlace,
+        /// Read on behind bad lines, and report them
+        #[arg(long)]
+        salvage: bool,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = Shape::Text)]
+        output: Shape,
+    },
+    /// Print a session's log: its header and its events, one JSON object a line
+    Export {
+        /// Which
+        id: String,
+        /// Where it is.
+        #[command(flatten)]
+        place: SessionPlace,
+        /// Read on behind bad lines, and report them
+        #[arg(long)]
+        salvage: bool,
+    },
+}
+
+/// The commands about configurations.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Validate a configuration
+    Check {
+        /// Which file
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// Which file
+        #[arg(long, value_name = "FILE", conflicts_with = "file")]
+        config: Option<PathBuf>,
+    },
+    /// Print the JSON Schema of `dsh.toml`
+    Schema,
+    /// Trust a configuration as it is now, with the plugins that it names
+    Trust {
+        /// Which file
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// Which file
+        #[arg(long, value_name = "FILE", conflicts_with = "file")]
+        config: Option<PathBuf>,
+    },
+}
+
+/// How a command that looks at something prints it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Shape {
+    /// For a person
+    Text,
+    /// One JSON value
+    Json,
+}
+
+/// What an `ask` becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Approve {
+    /// Ask whoever is there; headless, deny at once
+    Ask,
+    /// Allow
+    Allow,
+    /// Deny
+    Deny,
+}
+
+/// What goes to standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Output {
+    /// The assistant's text
+    Text,
+    /// One object at the end
+    Json,
+    /// One event a line
+    Jsonl,
+}
+
+/// What standard input is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Input {
+    /// One message
+    Text,
+    /// One command a line
+    Jsonl,
+}
+
+/// When the log is made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Durability {
+    /// At the end of a turn
+    Turn,
+    /// Also before each tool that is not read-only
+    Tool,
+}
+
+/// The options that a run and `tool call` share.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Options {
+    /// Add a plugin: a path to a component, or the name of a shipped one; the first is the outermost
+    #[arg(long = "plugin", value_name = "[NAME=]REF", help_heading = "Plugins")]
+    pub plugins: Vec<String>,
+    /// A plugin's configuration, whole; `NAME=@FILE` reads it
+    #[arg(long = "plugin-config", value_name = "NAME=JSON", help_heading = "Plugins")]
+    pub plugin_configs: Vec<String>,
+    /// Grant a capability: llm, session, inbox, approval, process, fs:read:PATH, fs:write:PATH, net:HOST[:PORT], env:NAME
+    #[arg(long = "grant", value_name = "NAME=CAPABILITY", help_heading = "Plugins")]
+    pub grants: Vec<String>,
+    /// What a failing listener of that plugin does to the run: `closed` ends the turn, `open` goes on without it
+    #[arg(long = "on-failure", value_name = "NAME=closed|open", help_heading = "Plugins")]
+    pub on_failure: Vec<String>,
+    /// Without the plugins that the host adds by itself
+    #[arg(long, help_heading = "Plugins")]
+    pub no_default_plugins: bool,
+
+    /// A `dsh.toml`; options win over it [default: `dsh.toml` in the working directory, if there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Which agent gets the prompts [default: `main`, else the only one]
+    #[arg(long, value_name = "ID")]
+    pub agent: Option<String>,
+    /// `echo`, `script:FILE[#LINE]`, `openai/…`, `anthropic/…`, `deepseek/…`, `compatible/…`, or a configured provider's name
+    #[arg(long, value_name = "PROVIDER/MODEL")]
+    pub model: Option<String>,
+    /// Where the model's provider is
+    #[arg(long, value_name = "URL")]
+    pub base_url: Option<String>,
+    /// The root of grants, profiles and tools' paths [default: the working directory]
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+    /// What `ask` becomes [default: ask]
+    #[arg(long, value_enum)]
+    pub approve: Option<Approve>,
+    /// Any denial, and any failure of an observer or of an `open` plugin, decides the exit code
+    #[arg(long)]
+    pub strict: bool,
+    /// What goes to standard output [default: text]
+    #[arg(long, value_enum)]
+    pub output: Option<Output>,
+
+    /// Where session logs live [default: `sessions` in the data directory]
+    #[arg(long, value_name = "DIR", help_heading = "Sessions")]
+    pub session: Option<PathBuf>,
+    /// Go on with a session
+    #[arg(long, value_name = "ID", help_heading = "Sessions", conflicts_with_all = ["continue", "fork"])]
+    pub resume: Option<String>,
+    /// Go on with the newest session of this agent and workspace
+    #[arg(long = "continue", id = "continue", help_heading = "Sessions", conflicts_with = "fork")]
+    pub go_on: bool,
+    /// Go on with a copy of a session, up to the event SEQ [default: up to the last `turn/end`]
+    #[arg(long, value_name = "ID[@SEQ]", help_heading = "Sessions")]
+    pub fork: Option<String>,
+    /// Keep the session, or what is new of it, in memory
+    #[arg(long, help_heading = "Sessions")]
+    pub no_save: bool,
+    /// When the log is made durable [default: turn]
+    #[arg(long, value_enum, help_heading = "Sessions")]
+    pub durability: Option<Durability>,
+
+    /// Write the model's answers as a script file
+    #[arg(long, value_name = "FILE", help_heading = "Diagnostics")]
+    pub record: Option<PathBuf>,
+    /// Write every model request, one JSON object a line
+    #[arg(long, value_name = "FILE", help_heading = "Diagnostics")]
+    pub log_requests: Option<PathBuf>,
+    /// More diagnostics on standard error; `DSH_LOG` takes filters
+    #[arg(short, long, action = clap::ArgAction::Count, help_heading = "Diagnostics")]
+    pub verbose: u8,
+    /// Only errors on standard error
+    #[arg(short, long, conflicts_with = "verbose", help_heading = "Diagnostics")]
+    pub quiet: bool,
+}
+
+/// The options that only a conversation has.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Conversation {
+    /// The agent's own suffix to the system prompt; `@FILE` reads it
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub system: Option<String>,
+    /// Steps of a turn; 0 is no limit [default: 200]
+    #[arg(long, value_name = "N")]
+    pub max_steps: Option<u32>,
+    /// Turns that only plugins started; 0 is no limit [default: 100]
+    #[arg(long, value_name = "N")]
+    pub max_turns: Option<u32>,
+    /// Print each message once it is logged
+    #[arg(long)]
+    pub no_stream: bool,
+    /// What standard input is [default: text]
+    #[arg(long, value_enum)]
+    pub input: Option<Input>,
+}
+
+/// Reads the arguments, the program's name first.
+///
+/// # Errors
+/// What clap says to the person, help and version included.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, clap::Error> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let is_command = arguments.get(1).and_then(|first| first.to_str()).is_some_and(is_command);
+    if is_command {
+        return WithCommand::try_parse_from(arguments).map(|parsed| Request::Command(parsed.command));
+    }
+    Run::try_parse_from(arguments).map(|run| Request::Run(Box::new(run)))
+}
+
+/// Whether `word` is the name of a command.
+pub fn is_command(word: &str) -> bool {
+    WithCommand::command().get_subcommands().any(|command| command.get_name() == word)
+}
+
+/// The whole command line, for completions.
+pub fn whole() -> clap::Command {
+    let commands = WithCommand::command();
+    Run::command().subcommands(commands.get_subcommands().cloned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Request, clap::Error> {
+        parse(["dsh-host"].into_iter().chain(line.split_whitespace()).map(OsString::from))
+    }
+
+    #[test]
+    fn the_definitions_are_sound() {
+        WithCommand::command().debug_assert();
+        Run::command().debug_assert();
+        whole().debug_assert();
+    }
+
+    #[test]
+    fn a_first_argument_that_is_a_command_is_that_command() {
+        let check = |line: &str, prompts: Option<&[&str]>| match parsed(line).expect(line) {
+            Request::Run(run) => assert_eq!(Some(run.prompts.iter().map(String::as_str).collect::<Vec<_>>()), prompts.map(<[_]>::to_vec), "{line}"),
+            Request::Command(_) => assert_eq!(prompts, None, "{line}"),
+        };
+        check("doctor", None);
+        check("-- doctor", Some(&["doctor"]));
+        check("--model echo -- doctor", Some(&["doctor"]));
+        check("--model echo doctor", Some(&["doctor"]));
+        check("hello doctor", Some(&["hello", "doctor"]));
+        check("a --model echo b - --strict", Some(&["a", "b", "-"]));
+        check("tool list --plugin echo", None);
+        check("tool call --plugin echo echo {} --output json --grant echo=llm", None);
+        check("", Some(&[]));
+    }
+
+    #[test]
+    fn wrong_arguments_are_refused() {
+        let check = |line: &str| assert_eq!(parsed(line).expect_err(line).exit_code(), 2, "{line}");
+        check("--modle x hi");
+        check("--approve maybe hi");
+        check("--max-steps -1 hi");
+        check("--resume a --continue");
+        check("tool call echo");
+        check("tool frobnicate");
+        check("session show");
+    }
+}

@@ -1,0 +1,79 @@
+//! `plugin inspect`: what a component is.
+
+use dsh_seam::PluginName;
+use dsh_wasm::{Description, Inspection};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{columns, print, print_json};
+use crate::args::Shape;
+use crate::config::sources;
+use crate::env::Environment;
+use crate::exit::{Code, Stop};
+use crate::compose;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    name: &'a str,
+    file: String,
+    #[serde(flatten)]
+    inspection: &'a Inspection,
+    tools: Value,
+    config_schema: Option<&'a Value>,
+}
+
+/// Looks at a file: its bytes are checked, then it is compiled and asked about its tools and its configuration, without any grant.
+pub async fn inspect(file: &str, shape: Shape, environment: &Environment) -> Result<Code, Stop> {
+    let path = sources::locate(file, &environment.working_directory, environment)?;
+    // A file may have any name; what counts here is what is in it.
+    let name = sources::name_of(file).unwrap_or_else(|_| PluginName::new("plugin").expect("invariant: `plugin` is a valid name"));
+    let bytes = std::fs::read(&path).map_err(|error| Stop::io(&path, &error))?;
+    let described = compose::engine(None, environment)?.describe(bytes, name.clone()).await;
+    let description = described.map_err(|error| compose::refused(&format!("`{file}`"), &error))?;
+    if shape == Shape::Json {
+        let shown = Shown {
+            name: name.as_str(),
+            file: path.display().to_string(),
+            inspection: &description.inspection,
+            tools: serde_json::to_value(description.tools.as_deref().unwrap_or_default()).unwrap_or_default(),
+            config_schema: description.config_schema.as_ref(),
+        };
+        return print_json(&shown).map(|()| Code::Success);
+    }
+    print(&text(&name, &path.display().to_string(), &description));
+    Ok(Code::Success)
+}
+
+fn text(name: &PluginName, file: &str, description: &Description) -> String {
+    let Inspection { seams, exports, imports, capabilities, ceiling, size, sha256 } = &description.inspection;
+    let list = |items: &[String]| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
+    let seams: Vec<String> = seams.iter().map(ToString::to_string).collect();
+    let mut rows = vec![
+        row("name", name.as_str()),
+        row("file", file),
+        row("size", &format!("{size} bytes")),
+        row("sha256", sha256),
+        row("hooks", &list(&seams)),
+        row("capabilities", &list(capabilities)),
+    ];
+    match ceiling {
+        None => rows.push(row("ceiling", "none declared: it gets whatever is granted")),
+        Some(entries) if entries.is_empty() => rows.push(row("ceiling", "nothing: it will never need a grant")),
+        Some(entries) => rows.extend(entries.iter().map(|entry| row("ceiling", &format!("{}: {}", entry.capability, entry.reason)))),
+    }
+    for tool in description.tools.as_deref().unwrap_or_default() {
+        let first_line = tool.description.trim().lines().next().unwrap_or_default();
+        rows.push(row("tool", &format!("{}: {first_line}", tool.name)));
+    }
+    rows.extend(exports.iter().map(|export| row("export", export)));
+    rows.extend(imports.iter().map(|import| row("import", import)));
+    if let Some(schema) = &description.config_schema {
+        rows.push(row("config", &schema.to_string()));
+    }
+    columns(&rows)
+}
+
+fn row(key: &str, value: &str) -> Vec<String> {
+    vec![key.to_owned(), value.to_owned()]
+}

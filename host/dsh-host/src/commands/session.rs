@@ -1,0 +1,217 @@
+//! `session list`, `show` and `export`: what was kept.
+
+use dsh_seam::SessionId;
+use dsh_seam::event::{Entry, Event, ReasonKind, Source};
+use dsh_seam::message::{ContentBlock, ResultBlock, result_text};
+use dsh_seam::session::{SessionHeader, SessionSummary, Sessions};
+use serde::Serialize;
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+use super::{columns, print, print_json};
+use crate::args::{SessionPlace, Shape};
+use crate::env::Environment;
+use crate::exit::{Code, Stop};
+use crate::output::chat::tame;
+use crate::resolve::{self, Store};
+use crate::{compose, config, diagnostics};
+
+fn sessions(place: &SessionPlace, environment: &Environment) -> Result<std::sync::Arc<dyn Sessions>, Stop> {
+    // A place that is named needs no configuration.
+    let config = match (&place.session, &place.config) {
+        (Some(_), None) => None,
+        (_, named) => config::find(named.as_deref(), environment)?,
+    };
+    let folder = resolve::session_folder(place.session.as_ref(), config.as_ref(), environment)?;
+    Ok(compose::sessions(&Store::Files(folder), &environment.working_directory))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed<'a> {
+    id: &'a SessionId,
+    agent: &'a str,
+    workspace: &'a str,
+    model: Option<&'a str>,
+    created: u64,
+    last_time: u64,
+    entries: u64,
+    turns: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<&'a SessionId>,
+}
+
+/// The sessions, the newest first.
+pub async fn list(place: &SessionPlace, shape: Shape, environment: &Environment) -> Result<Code, Stop> {
+    let list = sessions(place, environment)?.list().await?;
+    if shape == Shape::Json {
+        let listed: Vec<Listed<'_>> = list.iter().map(listed).collect();
+        return print_json(&listed).map(|()| Code::Success);
+    }
+    let head = ["SESSION", "LAST ENTRY (UTC)", "TURNS", "AGENT", "MODEL", "WORKSPACE"].map(str::to_owned).to_vec();
+    let row = |summary: &SessionSummary| {
+        let header = &summary.header;
+        let model = header.model.clone().unwrap_or_default();
+        vec![
+            header.id.to_string(),
+            moment(summary.last_time_ms),
+            summary.turns.to_string(),
+            header.agent.to_string(),
+            model,
+            header.workspace.clone(),
+        ]
+    };
+    if list.is_empty() {
+        diagnostics::note("there is no session");
+    } else {
+        let rows: Vec<Vec<String>> = [head].into_iter().chain(list.iter().map(row)).collect();
+        print(&columns(&rows));
+    }
+    Ok(Code::Success)
+}
+
+fn listed(summary: &SessionSummary) -> Listed<'_> {
+    let header = &summary.header;
+    Listed {
+        id: &header.id,
+        agent: header.agent.as_str(),
+        workspace: &header.workspace,
+        model: header.model.as_deref(),
+        created: header.created,
+        last_time: summary.last_time_ms,
+        entries: summary.entries,
+        turns: summary.turns,
+        parent: header.parent.as_ref(),
+    }
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    header: &'a SessionHeader,
+    entries: &'a [Entry],
+}
+
+/// A session as a conversation.
+pub async fn show(id: &str, place: &SessionPlace, salvage: bool, shape: Shape, environment: &Environment) -> Result<Code, Stop> {
+    let (header, entries) = read(id, place, salvage, environment).await?;
+    if shape == Shape::Json {
+        return print_json(&Whole { header: &header, entries: &entries }).map(|()| Code::Success);
+    }
+    let model = header.model.as_deref().unwrap_or("no model");
+    let mut text = format!("session {} of agent {}, {model}, begun {} UTC\n", header.id, header.agent, moment(header.created));
+    if let (Some(parent), Some(at)) = (&header.parent, header.forked_at) {
+        text.push_str(&format!("a copy of {parent} up to {at}\n"));
+    }
+    entries.iter().for_each(|entry| tell(&entry.event, &mut text));
+    print(&tame(&text));
+    Ok(Code::Success)
+}
+
+/// A session's log as it was written.
+pub async fn export(id: &str, place: &SessionPlace, salvage: bool, environment: &Environment) -> Result<Code, Stop> {
+    let (header, entries) = read(id, place, salvage, environment).await?;
+    let mut bytes = Vec::new();
+    crate::output::line(&header, &mut bytes);
+    entries.iter().for_each(|entry| crate::output::line(entry, &mut bytes));
+    print(&String::from_utf8_lossy(&bytes));
+    Ok(Code::Success)
+}
+
+async fn read(id: &str, place: &SessionPlace, salvage: bool, environment: &Environment) -> Result<(SessionHeader, Vec<Entry>), Stop> {
+    let id = SessionId::new(id).map_err(|error| Stop::usage(error.to_string()).hint("see `dsh-host session list`"))?;
+    let (header, entries, notices) = sessions(place, environment)?.read(&id, salvage).await?;
+    notices.iter().for_each(|notice| diagnostics::note(notice));
+    Ok((header, entries))
+}
+
+/// Adds one entry to a transcript, if a reader wants to know of it.
+fn tell(event: &Event, out: &mut String) {
+    let mut say = |who: &str, text: &str| {
+        let text = text.trim_end().replace('\n', "\n    ");
+        out.push_str(&format!("\n{who}\n    {text}\n"));
+    };
+    match event {
+        Event::UserMessage(message) => say(&whose(&message.source, "user"), &texts(&message.content)),
+        Event::ContextMessage(message) => say(&whose(&message.source, "context"), &texts(&message.content)),
+        Event::SteeringMessage(message) => say(&whose(&message.source, "steering"), &texts(&message.content)),
+        Event::AssistantMessage(message) => {
+            let who = if message.interrupted == Some(true) { "assistant (interrupted)" } else { "assistant" };
+            say(who, &texts(&message.content));
+        }
+        Event::ToolResult(result) => {
+            let code = result.code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
+            say(&format!("result of {}{code}", result.call_id), &result_texts(&result.content));
+        }
+        Event::ApprovalDecided(decided) => {
+            let word = |value: serde_json::Result<serde_json::Value>| value.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+            let (answer, by) = (word(serde_json::to_value(decided.answer)), word(serde_json::to_value(decided.by)));
+            say("approval", &format!("{answer} by {by}"));
+        }
+        Event::CompactionApplied(applied) => say("compaction", &format!("{} replaced {} messages", applied.plugin, applied.count)),
+        Event::PluginFailed(failed) => say("plugin failed", &format!("{} in {}: {}", failed.plugin, failed.seam, failed.message)),
+        Event::Error(error) => say("error", &format!("{} ({})", error.message, error.code)),
+        Event::TurnEnd(end) if end.reason.kind != ReasonKind::Completed => {
+            let kind = serde_json::to_value(end.reason.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default();
+            say(&format!("turn {} ended", end.turn), &kind);
+        }
+        _ => {}
+    }
+}
+
+fn whose(source: &Source, what: &str) -> String {
+    match source {
+        Source::User => what.to_owned(),
+        Source::Plugin { plugin } => format!("{what} (from plugin {plugin})"),
+        Source::Agent { agent } => format!("{what} (from agent {agent})"),
+    }
+}
+
+fn texts(content: &[ContentBlock]) -> String {
+    let text = |block: &ContentBlock| match block {
+        ContentBlock::Text(block) => block.text.clone(),
+        ContentBlock::Reasoning(block) => format!("(thinks) {}", block.text),
+        ContentBlock::ToolCall(call) => format!("(calls {} as {}) {}", call.name, call.id, call.arguments),
+        ContentBlock::ToolResult(result) => result_texts(&result.content),
+        ContentBlock::Image(_) => "(an image)".into(),
+        ContentBlock::Other(value) => value.to_string(),
+    };
+    content.iter().map(text).collect::<Vec<_>>().join("\n")
+}
+
+fn result_texts(content: &[ResultBlock]) -> String {
+    let images = content.iter().filter(|block| matches!(block, ResultBlock::Image(_))).count();
+    let text = result_text(content);
+    if images == 0 { text } else { format!("{text}\n({images} images)") }
+}
+
+/// Unix milliseconds as a date and a time.
+fn moment(time_ms: u64) -> String {
+    let format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
+    let seconds = i64::try_from(time_ms / 1000).unwrap_or(i64::MAX);
+    OffsetDateTime::from_unix_timestamp(seconds).ok().and_then(|time| time.format(format).ok()).unwrap_or_else(|| time_ms.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transcript_reads_like_a_conversation() {
+        let mut out = String::new();
+        for line in [
+            r#"{"type":"user/message","seq":0,"time":0,"session":"s","agent":"main","data":{"content":[{"type":"text","text":"hi\nyou"}],"source":{"type":"user"}}}"#,
+            r#"{"type":"assistant/message","seq":1,"time":0,"session":"s","agent":"main","data":{"turn":1,"step":1,"content":[{"type":"tool-call","id":"c","name":"echo","arguments":"{}"}]}}"#,
+            r#"{"type":"tool/result","seq":2,"time":0,"session":"s","agent":"main","data":{"turn":1,"step":1,"callId":"c","content":[{"type":"text","text":"no"}],"isError":true,"code":"denied"}}"#,
+            r#"{"type":"turn/end","seq":3,"time":0,"session":"s","agent":"main","data":{"turn":1,"reason":{"type":"max-steps"}}}"#,
+        ] {
+            tell(&Entry::parse(line).expect("an entry").event, &mut out);
+        }
+        let expect = "\nuser\n    hi\n    you\n\nassistant\n    (calls echo as c) {}\n\nresult of c (denied)\n    no\n\nturn 1 ended\n    max-steps\n";
+        assert_eq!(out, expect);
+    }
+
+    #[test]
+    fn moments_are_in_utc() {
+        assert_eq!(moment(1_700_000_000_123), "2023-11-14 22:13:20");
+    }
+}

@@ -1,0 +1,160 @@
+//! `tool list` and `tool call`: an agent without a model's turn, for CI and for authors.
+
+use std::sync::Arc;
+
+use dsh_loop::{AgentLoop, AgentOwner};
+use dsh_seam::message::result_text;
+use dsh_seam::plugin::Plugin as _;
+use dsh_seam::tools::{Dispatch, Outcome};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{columns, print, print_json};
+use crate::args::{Options, Output};
+use crate::env::Environment;
+use crate::exit::{self, Code, Ledger, Stop};
+use crate::output::Sink;
+use crate::output::pump::Pump;
+use crate::resolve::{self, Plan};
+use crate::run::watch::Watch;
+use crate::{approve, compose, diagnostics, names};
+
+/// An agent that gets no messages.
+struct Bench {
+    agent: AgentOwner,
+    watch: Arc<Watch>,
+    pump: Pump,
+    writer: std::thread::JoinHandle<()>,
+}
+
+impl Bench {
+    async fn new(plan: &Plan, environment: &Environment) -> Result<Self, Stop> {
+        let models = compose::models(plan, environment)?;
+        let plugins = compose::plugins(plan, environment).await?;
+        let modes = plugins.iter().map(|plugin| (plugin.name().clone(), plugin.failure_mode()));
+        let prompted = plan.prompted();
+        let ledger = Ledger::new(prompted.id.clone(), plan.strict, modes).for_tool_call();
+        let (pump, writer) = Pump::start(Box::new(|| {}));
+        let sink = if plan.output == Output::Jsonl { Sink::Jsonl } else { Sink::Json };
+        let watch = Arc::new(Watch::new(prompted.id.clone(), ledger, sink, pump.clone()));
+        let services = compose::services(plan, models, approve::approver(plan.approve, None), watch.clone());
+        let agents = AgentLoop::new(services, compose::as_listeners(&plugins));
+        let options = compose::agent_options(plan, prompted, plan.session.clone(), true);
+        let agent = agents.create(prompted.id.clone(), options).await?;
+        Ok(Self { agent, watch, pump, writer })
+    }
+
+    async fn end(self) -> Arc<Watch> {
+        self.agent.dispose("done").await;
+        self.pump.end(self.writer);
+        self.watch
+    }
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    plugin: Option<String>,
+    description: String,
+    parameters: Value,
+    annotations: Value,
+}
+
+/// The tools that a model would be offered, in that order.
+pub async fn list(options: &Options, environment: &Environment) -> Result<Code, Stop> {
+    let plan = resolve::tool(options, environment)?;
+    let bench = Bench::new(&plan, environment).await?;
+    let describe = |tool: &dsh_seam::tools::ToolDefinition| Listed {
+        name: tool.name.clone(),
+        plugin: bench.agent.tool_info(&tool.name).map(|info| info.plugin.to_string()),
+        description: tool.description.clone(),
+        parameters: tool.parameters.clone(),
+        annotations: serde_json::to_value(tool.annotations).unwrap_or_default(),
+    };
+    let tools: Vec<Listed> = bench.agent.tools().iter().map(describe).collect();
+    bench.end().await;
+    if plan.output != Output::Text {
+        return print_json(&tools).map(|()| Code::Success);
+    }
+    let row = |tool: &Listed| {
+        let first_line = tool.description.trim().lines().next().unwrap_or_default();
+        vec![tool.name.clone(), tool.plugin.clone().unwrap_or_default(), first_line.to_owned()]
+    };
+    print(&columns(&tools.iter().map(row).collect::<Vec<_>>()));
+    Ok(Code::Success)
+}
+
+/// One call through the whole `tools/execute` waterfall and the guards.
+pub async fn call(options: &Options, name: &str, arguments: &str, environment: &Environment) -> Result<Code, Stop> {
+    if !arguments.trim().is_empty() {
+        serde_json::from_str::<Value>(arguments)
+            .map_err(|error| Stop::usage(format!("the arguments of `{name}` are no JSON: {error}")).hint("quote them: '{\"key\": \"value\"}'"))?;
+    }
+    let plan = resolve::tool(options, environment)?;
+    let bench = Bench::new(&plan, environment).await?;
+    bench.pump.open();
+    let tools: Vec<String> = bench.agent.tools().iter().map(|tool| tool.name.clone()).collect();
+    let Dispatch { outcome, fatal } = interruptible(&bench.agent, bench.agent.call_tool(name, arguments)).await?;
+    let watch = bench.end().await;
+    if let Some(error) = &fatal {
+        diagnostics::complain(error);
+    }
+    let code = exit::tool_call_code(&outcome, fatal.as_ref(), &watch.ledger());
+    show(&outcome, code, plan.output)?;
+    if outcome.code.as_deref() == Some("unknown-tool") && fatal.is_none() {
+        diagnostics::hint(names::hint(name, tools.iter().map(String::as_str)));
+    }
+    Ok(code)
+}
+
+/// Awaits the call; a signal aborts it, a second one ends the process.
+async fn interruptible<T>(agent: &AgentOwner, call: impl Future<Output = Result<T, dsh_seam::Failure>>) -> Result<T, Stop> {
+    let handler = |kind| signal(kind).map_err(|error| Stop::new(Code::Internal, error.to_string()));
+    let (mut interrupt, mut terminate) = (handler(SignalKind::interrupt())?, handler(SignalKind::terminate())?);
+    let mut hang_up = handler(SignalKind::hangup())?;
+    tokio::pin!(call);
+    let mut asked = false;
+    loop {
+        tokio::select! {
+            done = &mut call => return done.map_err(|failure| Stop::new(exit::failure_code(&failure.code), failure.message)),
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hang_up.recv() => {}
+        }
+        if std::mem::replace(&mut asked, true) {
+            std::process::exit(Code::Interrupted.number().into());
+        }
+        agent.start_dispose("interrupted");
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    content: &'a [dsh_seam::message::ResultBlock],
+    is_error: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'a str>,
+}
+
+fn show(outcome: &Outcome, code: Code, output: Output) -> Result<(), Stop> {
+    if output == Output::Json {
+        let shown = Shown { content: &outcome.content, is_error: outcome.is_error, code: outcome.code.as_deref() };
+        let mut line = Vec::new();
+        crate::output::line(&shown, &mut line);
+        print(&String::from_utf8_lossy(&line));
+        return Ok(());
+    }
+    let text = result_text(&outcome.content);
+    match code {
+        Code::Success | Code::ToolError if output == Output::Text => {
+            let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+            print(&format!("{text}{newline}"));
+        }
+        // What others say of the call is no text of the tool.
+        Code::Success => {}
+        _ => diagnostics::complain(text.trim_end()),
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! From a [`Plan`] to what an agent loop is made of: models, sessions, tools, the engine and its plugins.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use dsh_loop::{AgentOptions, QueueMode, SessionChoice};
+use dsh_seam::plugin::{EventSink, Plugin};
+use dsh_seam::services::{Services, SystemClock};
+use dsh_seam::session::Sessions;
+use dsh_seam::tools::Approver;
+use dsh_services::agents::AgentRegistry;
+use dsh_services::approvals::ApprovalDesks;
+use dsh_services::llm::{Models, ModelsConfig, ProviderConfig, ProviderKind, Secret, Sink, builtin_providers};
+use dsh_services::processes::HostProcesses;
+use dsh_services::session::{FileSessions, MemorySessions, Unsaved};
+use dsh_services::system_prompt::SystemPromptSections;
+use dsh_services::tools::ToolServices;
+use dsh_wasm::{Engine, EngineOptions, Grant, Grants, LoadError, PluginSpec, WasmPlugin};
+use futures::future::join_all;
+
+use crate::args::Durability;
+use crate::config::file;
+use crate::env::Environment;
+use crate::exit::{Code, Stop, UNENFORCEABLE};
+use crate::resolve::{AgentPlan, Plan, PluginPlan, Store};
+
+/// The models of a plan, each agent's checked.
+pub fn models(plan: &Plan, environment: &Environment) -> Result<Arc<Models>, Stop> {
+    let mut providers = builtin_providers(None, |name| environment.variable(name));
+    for configured in &plan.providers {
+        providers.retain(|known| known.name != configured.name);
+        providers.push(provider(&configured.name, &configured.entry, environment));
+    }
+    if let Some(base) = &plan.base_url
+        && let Some(provider) = providers.iter_mut().find(|known| known.name == base.provider)
+    {
+        provider.base_url = Some(base.url.clone());
+    }
+    let models = Models::new(ModelsConfig {
+        providers,
+        log_requests: plan.log_requests.as_deref().map(replace).transpose()?,
+        record: plan.record.as_deref().map(replace).transpose()?,
+    });
+    for agent in &plan.agents {
+        models.check(&agent.model).map_err(|failure| Stop::usage(failure.message))?;
+    }
+    Ok(Arc::new(models))
+}
+
+fn provider(name: &str, entry: &file::ProviderEntry, environment: &Environment) -> ProviderConfig {
+    let mut config = ProviderConfig::new(name, kind(entry.kind));
+    let variable = entry.api_key_env.as_ref().map(|variable| variable.get_ref().clone());
+    config.api_key = variable.as_deref().and_then(|variable| environment.variable(variable)).map(Secret::new);
+    config.key_variable = variable;
+    config.base_url = entry.base_url.clone().or(config.base_url);
+    config.connect_timeout_ms = entry.connect_timeout_ms.unwrap_or(config.connect_timeout_ms);
+    config.first_byte_timeout_ms = entry.first_byte_timeout_ms.unwrap_or(config.first_byte_timeout_ms);
+    config.idle_timeout_ms = entry.idle_timeout_ms.unwrap_or(config.idle_timeout_ms);
+    config.total_timeout_ms = entry.total_timeout_ms.unwrap_or(config.total_timeout_ms);
+    config
+}
+
+fn kind(kind: file::ProviderKind) -> ProviderKind {
+    match kind {
+        file::ProviderKind::OpenAi => ProviderKind::OpenAi,
+        file::ProviderKind::OpenAiResponses => ProviderKind::OpenAiResponses,
+        file::ProviderKind::Anthropic => ProviderKind::Anthropic,
+        file::ProviderKind::DeepSeek => ProviderKind::DeepSeek,
+        file::ProviderKind::Compatible => ProviderKind::Compatible,
+    }
+}
+
+/// A file that is written anew; it may hold a conversation, so it is the user's alone.
+fn replace(path: &Path) -> Result<Sink, Stop> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.map(|file| Box::new(file) as Sink).map_err(|error| Stop::io(path, &error))
+}
+
+/// The sessions of a plan.
+pub fn sessions(store: &Store, workspace: &Path) -> Arc<dyn Sessions> {
+    let clock = Arc::new(SystemClock);
+    let files = |folder: &Path| FileSessions::new(folder, clock.clone()).with_workspace(workspace.to_string_lossy());
+    match store {
+        Store::Memory => Arc::new(MemorySessions::new(clock)),
+        Store::Files(folder) => Arc::new(files(folder)),
+        Store::Unsaved(folder) => Arc::new(Unsaved::new(files(folder))),
+    }
+}
+
+/// Everything that a loop is given.
+pub fn services(plan: &Plan, models: Arc<Models>, approver: Arc<dyn Approver>, events: Arc<dyn EventSink>) -> Services {
+    let processes = Arc::new(HostProcesses::new(plan.workspace.clone()));
+    Services {
+        agents: Arc::new(AgentRegistry::new()),
+        sessions: sessions(&plan.store, &plan.workspace),
+        llm: models,
+        tools: Arc::new(ToolServices::new(processes.clone())),
+        system_prompt: Arc::new(SystemPromptSections),
+        approver,
+        approvals: Arc::new(ApprovalDesks),
+        processes,
+        events,
+        clock: Arc::new(SystemClock),
+    }
+}
+
+/// The engine; with a workspace, paths below it can be granted.
+pub fn engine(workspace: Option<&Path>, environment: &Environment) -> Result<Engine, Stop> {
+    let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority()).map_err(|error| Stop::io(path, &error));
+    let options = EngineOptions {
+        cache_dir: environment.cache_directory(),
+        workspace: workspace.map(open).transpose()?,
+        on_compile: Some(Arc::new(|compiling| crate::diagnostics::note(compiling))),
+        ..EngineOptions::default()
+    };
+    Engine::new(options).map_err(|error| Stop::new(Code::Sandbox, error.to_string()))
+}
+
+/// Loads all plugins side by side. The first that fails, in plugin order, is reported.
+pub async fn plugins(plan: &Plan, environment: &Environment) -> Result<Vec<Arc<WasmPlugin>>, Stop> {
+    if plan.plugins.is_empty() {
+        return Ok(Vec::new());
+    }
+    let engine = engine(Some(&plan.workspace), environment)?;
+    let load = |plugin: &PluginPlan| {
+        let (engine, path, name, spec) = (engine.clone(), plugin.path.clone(), plugin.name.clone(), spec(plugin, environment));
+        tokio::spawn(async move {
+            let bytes = tokio::task::spawn_blocking({
+                let path = path.clone();
+                move || std::fs::read(path)
+            });
+            let bytes = bytes.await.map_err(|error| Stop::new(Code::Internal, error.to_string()))?;
+            let bytes = bytes.map_err(|error| Stop::io(&path, &error))?;
+            engine.load(bytes, spec?).await.map_err(|error| refused(&format!("plugin `{name}` (`{}`)", path.display()), &error))
+        })
+    };
+    let loaded = join_all(plan.plugins.iter().map(load)).await;
+    loaded.into_iter().map(|loaded| loaded.map_err(|error| Stop::new(Code::Internal, error.to_string()))?).collect()
+}
+
+/// A plugin that cannot be loaded, as a stop.
+pub fn refused(what: &str, error: &LoadError) -> Stop {
+    let code = match error {
+        LoadError::Config { failure } if failure.code == UNENFORCEABLE => Code::Sandbox,
+        _ => Code::Usage,
+    };
+    Stop::new(code, format!("{what}: {error}")).hint(error.hint())
+}
+
+fn spec(plugin: &PluginPlan, environment: &Environment) -> Result<PluginSpec, Stop> {
+    let granted = plugin.grants.iter().filter_map(|grant| match grant {
+        Grant::Env(name) => Some((name.clone(), environment.variable(name)?)),
+        _ => None,
+    });
+    let config = serde_json::from_str(&plugin.config).map_err(|error| Stop::new(Code::Internal, error.to_string()))?;
+    Ok(PluginSpec {
+        config,
+        grants: Grants::new(plugin.grants.iter().cloned()),
+        env: granted.collect(),
+        seams: plugin.seams.clone(),
+        failure_mode: plugin.mode,
+        limits: plugin.limits,
+        ..PluginSpec::new(plugin.name.clone())
+    })
+}
+
+/// As the loop takes them.
+pub fn as_listeners(plugins: &[Arc<WasmPlugin>]) -> Vec<Arc<dyn Plugin>> {
+    plugins.iter().map(|plugin| plugin.clone() as Arc<dyn Plugin>).collect()
+}
+
+/// The options of one agent.
+pub fn agent_options(plan: &Plan, agent: &AgentPlan, session: SessionChoice, held: bool) -> AgentOptions {
+    AgentOptions {
+        model: Some(agent.model.as_str().into()),
+        system_prompt: agent.system.clone(),
+        queue_mode: if agent.one_by_one { QueueMode::One } else { QueueMode::All },
+        max_steps: plan.max_steps,
+        max_turns: plan.max_turns,
+        durability: match plan.durability {
+            Durability::Turn => dsh_loop::Durability::Turn,
+            Durability::Tool => dsh_loop::Durability::Tool,
+        },
+        workspace: plan.workspace.to_string_lossy().into_owned(),
+        session,
+        held,
+        ..AgentOptions::default()
+    }
+}

@@ -1,0 +1,344 @@
+//! `dsh.toml`: its keys, and where in the text a mistake is.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::args::{Approve, Durability, Input, Output};
+use crate::exit::Stop;
+use crate::names;
+
+/// The keys of `dsh.toml`. Options of the command line win over them; paths are relative to the file's folder.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(title = "dsh.toml")]
+pub struct ConfigFile {
+    /// The root of grants, profiles and tools' paths. Default: the working directory.
+    pub workspace: Option<PathBuf>,
+    /// Which agent gets the prompts. Default: `main`, else the only one.
+    #[schemars(with = "Option<String>")]
+    pub agent: Option<Spanned<String>>,
+    /// The model of agents that name none: `echo`, `script:FILE[#LINE]` or `PROVIDER/MODEL`.
+    #[schemars(with = "Option<String>")]
+    pub model: Option<Spanned<String>>,
+    /// Where the model's provider is.
+    pub base_url: Option<String>,
+    /// The agent's own suffix to the system prompt; `@FILE` reads it.
+    pub system: Option<String>,
+    /// Steps of a turn; 0 is no limit. Default: 200.
+    pub max_steps: Option<u32>,
+    /// Turns that only plugins started; 0 is no limit. Default: 100.
+    pub max_turns: Option<u32>,
+    /// What `ask` becomes. Default: `ask`.
+    pub approve: Option<Approve>,
+    /// Any denial, and any failure of an observer or of an `open` plugin, decides the exit code.
+    pub strict: Option<bool>,
+    /// Where session logs live. Default: `sessions` in the data directory.
+    pub session: Option<PathBuf>,
+    /// Go on with a session.
+    pub resume: Option<String>,
+    /// Go on with the newest session of this agent and workspace.
+    #[serde(rename = "continue")]
+    pub go_on: Option<bool>,
+    /// Go on with a copy of a session: `ID` or `ID@SEQ`.
+    pub fork: Option<String>,
+    /// Keep the session in memory.
+    pub no_save: Option<bool>,
+    /// When the log is made durable. Default: `turn`.
+    pub durability: Option<Durability>,
+    /// What goes to standard output. Default: `text`.
+    pub output: Option<Output>,
+    /// `text` prints each message once it is logged.
+    pub no_stream: Option<bool>,
+    /// What standard input is. Default: `text`.
+    pub input: Option<Input>,
+    /// Write the model's answers as a script file.
+    pub record: Option<PathBuf>,
+    /// Write every model request, one JSON object a line.
+    pub log_requests: Option<PathBuf>,
+    /// Without the plugins that the host adds by itself.
+    pub no_default_plugins: Option<bool>,
+    /// The agents; every one is created at startup. Default: one, `main`.
+    #[serde(default)]
+    pub agents: Vec<AgentEntry>,
+    /// The plugins, the first outermost.
+    #[serde(default)]
+    pub plugins: Vec<PluginEntry>,
+    /// Providers of models, by the name that stands before the `/` of a model.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, ProviderEntry>")]
+    pub providers: BTreeMap<Spanned<String>, ProviderEntry>,
+}
+
+/// An agent.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AgentEntry {
+    /// Its id.
+    #[schemars(with = "String")]
+    pub id: Spanned<String>,
+    /// Its model.
+    #[schemars(with = "Option<String>")]
+    pub model: Option<Spanned<String>>,
+    /// Its own suffix to the system prompt.
+    pub system_prompt: Option<String>,
+    /// Whether all queued messages become one turn, or each one of its own. Default: `all`.
+    pub queue_mode: Option<QueueMode>,
+}
+
+/// How an agent's queue is drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueueMode {
+    /// All that is there.
+    All,
+    /// One message.
+    One,
+}
+
+/// A plugin.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PluginEntry {
+    /// Its name. Default: the file's stem.
+    #[schemars(with = "Option<String>")]
+    pub name: Option<Spanned<String>>,
+    /// A path to a component, or the name of a shipped plugin.
+    #[schemars(with = "String")]
+    pub source: Spanned<String>,
+    /// Its configuration.
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
+    pub config: Option<Spanned<toml::Value>>,
+    /// The capabilities that it is granted.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub grants: Vec<Spanned<String>>,
+    /// The seams that it takes part in. Default: all that it exports.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub seams: Option<Vec<Spanned<String>>>,
+    /// What a failing listener of it does to the run. Default: `closed`.
+    pub on_failure: Option<OnFailure>,
+    /// Its limits, per call.
+    #[serde(default)]
+    pub limits: LimitsEntry,
+}
+
+/// What a failing listener of a plugin does to the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnFailure {
+    /// It ends the turn.
+    Closed,
+    /// The run goes on without it.
+    Open,
+}
+
+/// The limits of a plugin.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LimitsEntry {
+    /// Memory of one instance. Default: 64.
+    pub memory_mib: Option<u32>,
+    /// Computing time. Default: 500.
+    pub cpu_ms: Option<u32>,
+    /// Time from call to return, except inside `next`, an approval, a process and a model call. Default: 30,000.
+    pub wall_ms: Option<u32>,
+    /// `cpu-ms` inside a tool. Default: 60,000.
+    pub tool_cpu_ms: Option<u32>,
+    /// `wall-ms` inside a tool. Default: 600,000.
+    pub tool_wall_ms: Option<u32>,
+    /// What one call may hand to the host. Default: 16.
+    pub output_mib: Option<u32>,
+    /// All that it keeps in one session. Default: 16.
+    pub state_mib: Option<u32>,
+}
+
+/// A provider of models.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ProviderEntry {
+    /// What it speaks.
+    pub kind: ProviderKind,
+    /// Where it is. Default: the kind's own; `compatible` needs one.
+    pub base_url: Option<String>,
+    /// The variable that holds its key. Default: it needs none.
+    #[schemars(with = "Option<String>")]
+    pub api_key_env: Option<Spanned<String>>,
+    /// For the connection. Default: 10,000.
+    pub connect_timeout_ms: Option<u64>,
+    /// Until the first byte of the answer. Default: 120,000.
+    pub first_byte_timeout_ms: Option<u64>,
+    /// Between two pieces of a stream. Default: 60,000.
+    pub idle_timeout_ms: Option<u64>,
+    /// For the whole answer. Default: 3,600,000.
+    pub total_timeout_ms: Option<u64>,
+}
+
+/// What a provider speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProviderKind {
+    /// Chat Completions of OpenAI.
+    #[serde(rename = "openai")]
+    OpenAi,
+    /// Responses of OpenAI.
+    #[serde(rename = "openai-responses")]
+    OpenAiResponses,
+    /// Messages of Anthropic.
+    Anthropic,
+    /// DeepSeek.
+    #[serde(rename = "deepseek")]
+    DeepSeek,
+    /// Chat Completions of anybody.
+    Compatible,
+}
+
+/// A configuration with its text, so that every message can say where.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// Where the file is, absolute.
+    pub path: PathBuf,
+    /// As a person calls it.
+    pub shown: String,
+    /// Its text.
+    pub text: String,
+    /// What it says.
+    pub file: ConfigFile,
+}
+
+impl Loaded {
+    /// Reads and parses a file. `shown` is how messages call it.
+    pub fn read(path: &Path, shown: String) -> Result<Self, Stop> {
+        let text = std::fs::read_to_string(path).map_err(|error| Stop::io(Path::new(&shown), &error))?;
+        Self::parse(path, shown, text)
+    }
+
+    fn parse(path: &Path, shown: String, text: String) -> Result<Self, Stop> {
+        match toml::from_str(&text) {
+            Ok(file) => Ok(Self { path: path.to_owned(), shown, text, file }),
+            Err(error) => Err(describe(&shown, &text, &error)),
+        }
+    }
+
+    /// The folder that its paths are relative to.
+    pub fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// A path as it stands in the file.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.folder().join(path)
+    }
+
+    /// A usage error at a place of the file.
+    pub fn stop_at(&self, span: Range<usize>, message: impl std::fmt::Display) -> Stop {
+        Stop::usage(format!("{}: {message}", place(&self.shown, &self.text, span.start)))
+    }
+}
+
+/// `FILE:LINE:COLUMN`, both from 1, the column in characters.
+pub fn place(shown: &str, text: &str, offset: usize) -> String {
+    let mut end = offset.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let before = &text[..end];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("{shown}:{line}:{column}")
+}
+
+/// Puts what the parser found into a person's words, with the nearest right name.
+fn describe(shown: &str, text: &str, error: &toml::de::Error) -> Stop {
+    let message = error.message().trim_end();
+    let at = error.span().map_or_else(|| shown.to_owned(), |span| place(shown, text, span.start));
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let wrong = quoted.next().unwrap_or_default();
+    let known: Vec<&str> = quoted.collect();
+    if message.starts_with("unknown field") {
+        return Stop::usage(format!("{at}: unknown key `{wrong}`")).hint(names::hint(wrong, known));
+    }
+    if message.starts_with("unknown variant") {
+        return Stop::usage(format!("{at}: unknown value `{wrong}`")).hint(names::hint(wrong, known));
+    }
+    if let Some(missing) = message.strip_prefix("missing field ") {
+        return Stop::usage(format!("{at}: the key {missing} is missing"));
+    }
+    Stop::usage(format!("{at}: {}", message.replace('\n', ", ")))
+}
+
+/// The JSON Schema of `dsh.toml`.
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(ConfigFile).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: &str) {
+        match Loaded::parse(Path::new("/w/dsh.toml"), "dsh.toml".into(), text.to_owned()) {
+            Ok(_) => assert_eq!("", expect, "{text}"),
+            Err(stop) => assert_eq!(stop.to_string(), expect, "{text}"),
+        }
+    }
+
+    #[test]
+    fn mistakes_have_a_place_and_the_nearest_right_name() {
+        check("max-steps = 3", "");
+        check("max-step = 3", "error: dsh.toml:1:1: unknown key `max-step`\nhint: did you mean `max-steps`?");
+        check("\n[[agents]]\nid = \"a\"\nmodle = \"echo\"", "error: dsh.toml:4:1: unknown key `modle`\nhint: did you mean `model`?");
+        check(
+            "[[plugins]]\nsource = \"a.wasm\"\nlimits = { memroy-mib = 1 }",
+            "error: dsh.toml:3:12: unknown key `memroy-mib`\nhint: did you mean `memory-mib`?",
+        );
+        check("[[agents]]\nmodel = \"echo\"", "error: dsh.toml:1:1: the key `id` is missing");
+        check("approve = \"alow\"", "error: dsh.toml:1:11: unknown value `alow`\nhint: did you mean `allow`?");
+        check("max-steps = -1", "error: dsh.toml:1:13: invalid value: integer `-1`, expected u32");
+    }
+
+    #[test]
+    fn the_documented_example_parses() {
+        check(
+            r#"
+            workspace = "."
+            [[agents]]
+            id = "main"
+            model = "deepseek/deepseek-chat"
+            system-prompt = "…"
+            queue-mode = "all"
+            [[plugins]]
+            name = "permission"
+            source = "plugins/permission.wasm"
+            config = { rules = [] }
+            grants = ["llm", "fs:read:.", "fs:write:target", "net:api.example.com", "env:TERM", "process", "approval"]
+            seams = ["tools/execute", "tools/guard"]
+            on-failure = "closed"
+            limits = { memory-mib = 64, cpu-ms = 500, wall-ms = 30000, tool-cpu-ms = 60000, tool-wall-ms = 600000, output-mib = 16, state-mib = 16 }
+            [providers.local]
+            kind = "compatible"
+            base-url = "http://127.0.0.1:8080/v1"
+            api-key-env = "LOCAL_KEY"
+            connect-timeout-ms = 10000
+            first-byte-timeout-ms = 120000
+            idle-timeout-ms = 60000
+            total-timeout-ms = 3600000
+            "#,
+            "",
+        );
+    }
+
+    #[test]
+    fn the_schema_names_every_key() {
+        let schema = schema();
+        let keys = schema["properties"].as_object().expect("properties");
+        for key in ["max-steps", "continue", "agents", "plugins", "providers", "no-default-plugins"] {
+            assert!(keys.contains_key(key), "{key}");
+        }
+        assert_eq!(schema["additionalProperties"], false);
+    }
+}

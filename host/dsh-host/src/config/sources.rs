@@ -1,0 +1,113 @@
+//! Where a plugin's component is: a path, or the name of a plugin that is shipped beside the executable.
+
+use std::path::{Path, PathBuf};
+
+use dsh_seam::PluginName;
+
+use crate::env::Environment;
+use crate::exit::Stop;
+use crate::names;
+
+const EXTENSION: &str = "wasm";
+
+/// Whether a reference is a path; otherwise it is the name of a shipped plugin.
+pub fn is_path(reference: &str) -> bool {
+    reference.contains('/') || reference.ends_with(".wasm")
+}
+
+/// The name that a reference gives: the file's stem with `_` as `-`.
+pub fn name_of(reference: &str) -> Result<PluginName, Stop> {
+    let stem = if is_path(reference) { Path::new(reference).file_stem().unwrap_or_default().to_string_lossy() } else { reference.into() };
+    PluginName::new(stem.replace('_', "-"))
+        .map_err(|error| Stop::usage(error.to_string()).hint(format!("give it a name: `--plugin NAME={reference}`")))
+}
+
+/// The file behind a reference; a relative path is relative to `base`.
+pub fn locate(reference: &str, base: &Path, environment: &Environment) -> Result<PathBuf, Stop> {
+    if is_path(reference) {
+        let path = base.join(reference);
+        return match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => Err(Stop::usage(format!("`{reference}` is a folder, not a component"))),
+            Ok(_) => Ok(path),
+            Err(error) => Err(Stop::io(Path::new(reference), &error).hint(missing_hint(reference, environment))),
+        };
+    }
+    let file = format!("{reference}.{EXTENSION}");
+    let found = folders(environment).into_iter().map(|folder| folder.join(&file)).find(|path| path.is_file());
+    found.ok_or_else(|| {
+        let shipped = shipped(environment);
+        let hint = names::hint(reference, shipped.iter().map(String::as_str));
+        Stop::usage(format!("there is no shipped plugin `{reference}`"))
+            .hint(format!("{hint} (a path has a `/` or ends in `.wasm`)"))
+    })
+}
+
+/// A file that is not there may be meant as the shipped plugin of that name.
+fn missing_hint(reference: &str, environment: &Environment) -> String {
+    let stem = Path::new(reference).file_stem().unwrap_or_default().to_string_lossy().replace('_', "-");
+    if shipped(environment).contains(&stem) { format!("there is a shipped plugin: `--plugin {stem}`") } else { String::new() }
+}
+
+/// The names of the shipped plugins, sorted.
+pub fn shipped(environment: &Environment) -> Vec<String> {
+    let mut names: Vec<String> = folders(environment)
+        .iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flat_map(|entries| entries.flatten())
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION))
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// `plugins` beside the executable, and beside its folder.
+fn folders(environment: &Environment) -> Vec<PathBuf> {
+    let folder = environment.executable.as_deref().and_then(Path::parent);
+    let beside = [folder, folder.and_then(Path::parent)];
+    beside.into_iter().flatten().map(|folder| folder.join("plugins")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_gives_its_name() {
+        let check = |reference: &str, expect: Option<&str>| {
+            assert_eq!(name_of(reference).ok().as_ref().map(PluginName::as_str), expect, "{reference}");
+        };
+        check("compaction", Some("compaction"));
+        check("plugins/plan_mode.wasm", Some("plan-mode"));
+        check("./my-tool.wasm", Some("my-tool"));
+        check("Upper.wasm", None);
+        check("failed.wasm", None);
+        check("a/2x.wasm", None);
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(folder.path().join("plugins")).expect("a folder");
+        std::fs::write(folder.path().join("plugins/compaction.wasm"), "x").expect("a file");
+        let mut environment = Environment::of(&[], folder.path());
+        environment.executable = Some(folder.path().join("release/dsh-host"));
+        let check = |reference: &str, expect: &str| {
+            let message = locate(reference, folder.path(), &environment).map_or_else(|stop| stop.to_string(), |_| "found".into());
+            assert_eq!(message, expect, "{reference}");
+        };
+        check("compaction", "found");
+        check("plugins/compaction.wasm", "found");
+        check(
+            "compactoin",
+            "error: there is no shipped plugin `compactoin`\nhint: did you mean `compaction`? (a path has a `/` or ends in `.wasm`)",
+        );
+        check(
+            "compaction.wasm",
+            "error: `compaction.wasm`: no such file or directory (os error 2)\nhint: there is a shipped plugin: `--plugin compaction`",
+        );
+        check("./plugins/", "error: `./plugins/` is a folder, not a component");
+    }
+}

@@ -1,0 +1,110 @@
+//! Diagnostics on standard error: a line each, `warning: plugin \`x\`: …`, filtered by `-v`, `-q` and `DSH_LOG`.
+
+use std::fmt;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::env::{Environment, LOG_VARIABLE};
+
+/// How much is said.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Loudness {
+    /// How often `-v` was given.
+    pub verbose: u8,
+    /// Whether `-q` was.
+    pub quiet: bool,
+}
+
+/// Starts the diagnostics of the process.
+pub fn start(loudness: Loudness, environment: &Environment) {
+    let level = match (loudness.quiet, loudness.verbose) {
+        (true, _) => "error",
+        (false, 0) => "warn",
+        (false, 1) => "info",
+        (false, 2) => "debug",
+        (false, _) => "trace",
+    };
+    let filters = environment.variable(LOG_VARIABLE);
+    let (filter, wrong) = match filters.as_deref().map(EnvFilter::try_new) {
+        None => (EnvFilter::new(level), None),
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(error)) => (EnvFilter::new(level), Some(error)),
+    };
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).event_format(Plain).with_writer(std::io::stderr).finish();
+    if tracing::subscriber::set_global_default(subscriber).is_err() {
+        eprintln!("warning: diagnostics were started twice");
+    }
+    if let Some(error) = wrong {
+        tracing::warn!("`{LOG_VARIABLE}` is ignored: {error}");
+    }
+}
+
+/// Says something that a person should know whatever the filters are.
+pub fn note(message: impl fmt::Display) {
+    eprintln!("note: {message}");
+}
+
+/// Says that something went wrong and the run goes on.
+pub fn complain(message: impl fmt::Display) {
+    eprintln!("error: {message}");
+}
+
+/// Says what to try.
+pub fn hint(message: impl fmt::Display) {
+    eprintln!("hint: {message}");
+}
+
+/// `LEVEL: [plugin \`NAME\`: ]MESSAGE [key=value …]`.
+struct Plain;
+
+impl<S, N> FormatEvent<S, N> for Plain
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let metadata = event.metadata();
+        let level = match *metadata.level() {
+            Level::ERROR => "error",
+            Level::WARN => "warning",
+            Level::INFO => "info",
+            Level::DEBUG => "debug",
+            Level::TRACE => "trace",
+        };
+        let mut parts = Parts::default();
+        event.record(&mut parts);
+        write!(writer, "{level}: ")?;
+        if let Some(plugin) = &parts.plugin {
+            write!(writer, "plugin `{plugin}`: ")?;
+        } else if *metadata.level() >= Level::DEBUG {
+            write!(writer, "{}: ", metadata.target())?;
+        }
+        writeln!(writer, "{}{}", parts.message, parts.rest)
+    }
+}
+
+#[derive(Default)]
+struct Parts {
+    plugin: Option<String>,
+    message: String,
+    rest: String,
+}
+
+impl Visit for Parts {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            "plugin" => self.plugin = Some(format!("{value:?}")),
+            name => self.rest.push_str(&format!(" {name}={value:?}")),
+        }
+    }
+}

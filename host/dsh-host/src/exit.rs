@@ -1,0 +1,502 @@
+//! Exit codes: the one place that maps everything that can happen to a number.
+//!
+//! A command stops with a [`Stop`]. A run earns codes from the events it sees, kept in a [`Ledger`]; the exit status is the first of
+//! [`ORDER`] that was earned.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dsh_loop::CreateError;
+use dsh_seam::event::{ApprovalAnswer, Emitted, ErrorEvent, Event, LiveEvent, PluginFailed, ReasonKind, ToolResultEvent, TurnReason};
+use dsh_seam::message::Usage;
+use dsh_seam::session::SessionError;
+use dsh_seam::tools::{DENYING_CODES, Outcome};
+use dsh_seam::waterfall::RunError;
+use dsh_seam::{AgentId, FailureKind, FailureMode, PluginName, Seam, SessionId};
+use serde::Serialize;
+
+/// What the process says to whoever started it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Code {
+    /// It ran, under the policy that was asked for.
+    Success,
+    /// `tool call`: the tool answered with an error result.
+    ToolError,
+    /// Usage or configuration.
+    Usage,
+    /// The model failed.
+    Model,
+    /// A plugin failed or exceeded a limit.
+    Plugin,
+    /// Denied.
+    Denied,
+    /// A budget ran out.
+    Budget,
+    /// The requested sandbox cannot be enforced on this machine.
+    Sandbox,
+    /// A bug of ours.
+    Internal,
+    /// The session could not be written.
+    Session,
+    /// A signal, or a turn aborted or disposed.
+    Interrupted,
+}
+
+/// Which of the codes that a run earned decides.
+const ORDER: [Code; 9] = [
+    Code::Internal,
+    Code::Session,
+    Code::Interrupted,
+    Code::Sandbox,
+    Code::Plugin,
+    Code::Model,
+    Code::Denied,
+    Code::Budget,
+    Code::Usage,
+];
+
+impl Code {
+    /// The number.
+    pub fn number(self) -> u8 {
+        match self {
+            Code::Success => 0,
+            Code::ToolError => 1,
+            Code::Usage => 2,
+            Code::Model => 3,
+            Code::Plugin => 4,
+            Code::Denied => 5,
+            Code::Budget => 6,
+            Code::Sandbox => 7,
+            Code::Internal => 70,
+            Code::Session => 74,
+            Code::Interrupted => 130,
+        }
+    }
+}
+
+/// A command that cannot go on: a code, a sentence, and what to try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stop {
+    /// The exit code.
+    pub code: Code,
+    /// What happened.
+    pub message: String,
+    /// What to try.
+    pub hint: Option<String>,
+}
+
+impl Stop {
+    /// A stop with `code`.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: None }
+    }
+
+    /// Something about the arguments, the configuration or a file is wrong.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Code::Usage, message)
+    }
+
+    /// Adds what to try.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into()).filter(|hint| !hint.is_empty());
+        self
+    }
+
+    /// A file or folder that the system refused.
+    pub fn io(path: &std::path::Path, error: &std::io::Error) -> Self {
+        Self::usage(format!("`{}`: {}", path.display(), lower(&error.to_string())))
+    }
+}
+
+/// The message, and what to try on a line of its own: what is printed on standard error.
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Stop {}
+
+fn lower(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
+impl From<SessionError> for Stop {
+    fn from(error: SessionError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<CreateError> for Stop {
+    fn from(error: CreateError) -> Self {
+        match error {
+            CreateError::Session(error) => error.into(),
+            CreateError::Write(_) => Self::new(Code::Session, error.to_string()),
+            CreateError::Duplicate(_) | CreateError::Tools(_) => Self::usage(error.to_string()),
+        }
+    }
+}
+
+/// The code with which this machine says that a sandbox cannot be had.
+pub const UNENFORCEABLE: &str = "unenforceable";
+/// The codes of live errors that mean that the log is not on the disk.
+const SESSION_CODES: [&str; 2] = ["session-write-failed", "flush-failed"];
+/// The codes that stand for a plugin's failure.
+const PLUGIN_CODES: [&str; 3] = ["plugin-failed", "plugin-limit", "plugin-missing"];
+
+/// Set by the panic hook: a bug of ours decides over everything else.
+static PANICKED: AtomicBool = AtomicBool::new(false);
+
+/// Prints one line for a panic and remembers it. What panicked unwinds as usual.
+pub fn install_panic_hook() {
+    std::panic::set_hook(Box::new(|info| {
+        PANICKED.store(true, Ordering::SeqCst);
+        let place = info.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
+        let message = info.payload_as_str().unwrap_or("no message").lines().next().unwrap_or_default();
+        eprintln!("error: internal error{place}: {message}");
+        eprintln!("hint: this is a bug of dsh-host; please report it with the command that led here, and the session is kept");
+    }));
+}
+
+/// Whether something of ours panicked.
+pub fn panicked() -> bool {
+    PANICKED.load(Ordering::SeqCst)
+}
+
+/// The code behind the machine-readable code of a failure that ended a turn or a call.
+pub fn failure_code(code: &str) -> Code {
+    match code {
+        code if PLUGIN_CODES.contains(&code) => Code::Plugin,
+        code if SESSION_CODES.contains(&code) => Code::Session,
+        UNENFORCEABLE => Code::Sandbox,
+        "internal" => Code::Internal,
+        "disposed" => Code::Interrupted,
+        _ => Code::Model,
+    }
+}
+
+/// What a `tool call` came to.
+pub fn tool_call_code(outcome: &Outcome, fatal: Option<&RunError>, ledger: &Ledger) -> Code {
+    let of_outcome = match (fatal, outcome.code.as_deref()) {
+        (Some(RunError::Plugin(_) | RunError::TooManyRuns), _) => Code::Plugin,
+        (Some(RunError::Aborted), _) => Code::Interrupted,
+        (Some(error), _) => match failure_code(&error.to_failure().code) {
+            // No model takes part in a tool call.
+            Code::Model => Code::Internal,
+            code => code,
+        },
+        _ if !outcome.is_error => Code::Success,
+        (None, Some(code)) if DENYING_CODES.contains(&code) => Code::Denied,
+        (None, Some(code)) if PLUGIN_CODES.contains(&code) => Code::Plugin,
+        (None, Some(UNENFORCEABLE)) => Code::Sandbox,
+        (None, Some("unknown-tool")) => Code::Usage,
+        (None, Some("aborted" | "aborted-before-dispatch")) => Code::Interrupted,
+        _ => Code::ToolError,
+    };
+    // A denial is the outcome's to tell: a single call is either denied or it is not.
+    let decided = ledger.earned.iter().filter(|code| **code != Code::Denied).copied().chain([of_outcome]).collect();
+    first(&decided).unwrap_or(of_outcome)
+}
+
+fn first(earned: &BTreeSet<Code>) -> Option<Code> {
+    ORDER.into_iter().find(|code| earned.contains(code))
+}
+
+/// One object at the end of a run: `--output json`.
+#[derive(Debug, Serialize)]
+pub struct RunResult {
+    /// The text of the last assistant message that has text.
+    pub result: Option<String>,
+    /// How the turn that decided the exit code ended, else the last.
+    pub reason: Option<TurnReason>,
+    /// The sum of this run.
+    pub usage: Usage,
+    /// The session.
+    pub session: Option<SessionId>,
+    /// Turns of this run.
+    pub turns: u32,
+    /// Steps of this run.
+    pub steps: u32,
+    /// Results with a denying code.
+    pub denied: u32,
+    /// The exit code.
+    pub exit: u8,
+}
+
+/// What a run has come to so far, from the events it has shown.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    strict: bool,
+    tool_call: bool,
+    open_plugins: HashSet<PluginName>,
+    prompted: Option<AgentId>,
+    session: Option<SessionId>,
+    earned: BTreeSet<Code>,
+    own_turns: HashMap<AgentId, BTreeSet<u32>>,
+    reasons: Vec<(TurnReason, Option<Code>)>,
+    result: Option<String>,
+    usage: Usage,
+    turns: u32,
+    steps: u32,
+    denied: u32,
+    succeeded: u32,
+}
+
+impl Ledger {
+    /// A ledger for a run whose prompts go to `prompted`; `modes` are the plugins' failure modes.
+    pub fn new(prompted: AgentId, strict: bool, modes: impl IntoIterator<Item = (PluginName, FailureMode)>) -> Self {
+        let open = modes.into_iter().filter(|(_, mode)| *mode == FailureMode::Open).map(|(name, _)| name);
+        Self { strict, prompted: Some(prompted), open_plugins: open.collect(), ..Self::default() }
+    }
+
+    /// The same for the command `tool call`, in which a failure inside the tool counts.
+    #[must_use]
+    pub fn for_tool_call(mut self) -> Self {
+        self.tool_call = true;
+        self
+    }
+
+    /// Something outside of the events earned `code`.
+    pub fn earn(&mut self, code: Code) {
+        self.earned.insert(code);
+    }
+
+    /// Takes an event into account, in the order of emission.
+    pub fn observe(&mut self, emitted: &Emitted) {
+        match emitted {
+            Emitted::Durable(entry) => self.observe_entry(&entry.agent, &entry.event),
+            Emitted::Live { agent, session, event } => {
+                if self.prompted.as_ref() == Some(agent) {
+                    self.session.get_or_insert_with(|| session.clone());
+                }
+                if let LiveEvent::AgentError(error) = event.as_ref() {
+                    self.observe_live_error(error);
+                }
+            }
+        }
+    }
+
+    /// An error that has no place in the log: with turn 0, or because the log takes no more.
+    fn observe_live_error(&mut self, error: &ErrorEvent) {
+        let code = match error.code.as_str() {
+            code if SESSION_CODES.contains(&code) => Code::Session,
+            "max-turns" => Code::Budget,
+            "internal" => Code::Internal,
+            // A plugin's flush failed.
+            code if error.turn == 0 && self.strict && PLUGIN_CODES.contains(&code) => Code::Plugin,
+            _ => return,
+        };
+        self.earn(code);
+    }
+
+    fn observe_entry(&mut self, agent: &AgentId, event: &Event) {
+        let is_prompted = self.prompted.as_ref() == Some(agent);
+        match event {
+            Event::TurnStart(start) => {
+                self.own_turns.entry(agent.clone()).or_default().insert(start.turn);
+                self.turns += u32::from(is_prompted);
+            }
+            Event::StepStart(_) => self.steps += u32::from(is_prompted),
+            Event::Usage(usage) => self.usage = self.usage.plus(usage.usage),
+            Event::TurnEnd(end) if self.is_own(agent, end.turn) => self.observe_reason(&end.reason, is_prompted),
+            Event::AssistantMessage(message) if is_prompted && self.is_own(agent, message.turn) => {
+                let texts: Vec<&str> = message.content.iter().filter_map(|block| block.as_text()).collect();
+                let text = texts.concat();
+                if !text.is_empty() {
+                    self.result = Some(text);
+                }
+            }
+            Event::ToolResult(result) if self.is_own(agent, result.turn) => self.observe_result(result),
+            // A plugin may fail while no turn is open, too.
+            Event::PluginFailed(failed) if failed.turn == 0 || self.is_own(agent, failed.turn) => self.observe_failure(failed),
+            Event::ApprovalDecided(decided) if self.strict && decided.call_id.is_none() && decided.answer == ApprovalAnswer::Deny => {
+                self.earn(Code::Denied);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_own(&self, agent: &AgentId, turn: u32) -> bool {
+        self.own_turns.get(agent).is_some_and(|turns| turns.contains(&turn))
+    }
+
+    fn observe_reason(&mut self, reason: &TurnReason, is_prompted: bool) {
+        let code = match reason.kind {
+            ReasonKind::Completed | ReasonKind::Interrupted => None,
+            ReasonKind::Disposed | ReasonKind::Aborted => Some(Code::Interrupted),
+            ReasonKind::Budget | ReasonKind::MaxSteps | ReasonKind::MaxTokens => Some(Code::Budget),
+            ReasonKind::Error => Some(failure_code(reason.code.as_deref().unwrap_or_default())),
+        };
+        self.earned.extend(code);
+        if is_prompted || code.is_some() {
+            self.reasons.push((reason.clone(), code));
+        }
+    }
+
+    fn observe_result(&mut self, result: &ToolResultEvent) {
+        if !result.is_error {
+            self.succeeded += 1;
+            return;
+        }
+        match result.code.as_deref() {
+            Some(code) if DENYING_CODES.contains(&code) => {
+                self.denied += 1;
+                if self.strict {
+                    self.earn(Code::Denied);
+                }
+            }
+            Some(UNENFORCEABLE) => self.earn(Code::Sandbox),
+            _ => {}
+        }
+    }
+
+    fn observe_failure(&mut self, failed: &PluginFailed) {
+        let counts = match failed.seam {
+            _ if self.open_plugins.contains(&failed.plugin) => self.strict,
+            Seam::Observer | Seam::Flush => self.strict,
+            Seam::Provider => matches!(failed.kind, FailureKind::Trap | FailureKind::Limit) && (self.strict || self.tool_call),
+            _ => true,
+        };
+        if counts {
+            self.earn(Code::Plugin);
+        }
+    }
+
+    /// The exit code of a run, as of now.
+    pub fn code(&self) -> Code {
+        let mut earned = self.earned.clone();
+        if self.denied > 0 && self.succeeded == 0 {
+            earned.insert(Code::Denied);
+        }
+        if panicked() {
+            earned.insert(Code::Internal);
+        }
+        first(&earned).unwrap_or(Code::Success)
+    }
+
+    /// What `--output json` prints.
+    pub fn result(&self) -> RunResult {
+        let code = self.code();
+        let deciding = self.reasons.iter().find(|(_, earned)| *earned == Some(code)).or(self.reasons.last());
+        RunResult {
+            result: self.result.clone(),
+            reason: deciding.map(|(reason, _)| reason.clone()),
+            usage: self.usage,
+            session: self.session.clone(),
+            turns: self.turns,
+            steps: self.steps,
+            denied: self.denied,
+            exit: code.number(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dsh_seam::event::Entry;
+    use std::sync::Arc;
+
+    fn ledger(strict: bool) -> Ledger {
+        let open = PluginName::new("easy").expect("valid");
+        Ledger::new(AgentId::new("main").expect("valid"), strict, [(open, FailureMode::Open)])
+    }
+
+    /// Feeds a log's `type data` lines and compares the code.
+    fn check(strict: bool, lines: &[&str], expect: Code) {
+        let mut ledger = ledger(strict);
+        for line in lines {
+            let (kind, data) = line.split_once(' ').expect("a type and its data");
+            let line = format!(r#"{{"type":"{kind}","seq":0,"time":0,"session":"s","agent":"main","data":{data}}}"#);
+            ledger.observe(&Emitted::Durable(Arc::new(Entry::parse(&line).expect("an entry"))));
+        }
+        assert_eq!(ledger.code(), expect, "{lines:?}");
+    }
+
+    const START: &str = r#"turn/start {"turn":1,"trigger":{"type":"message","source":{"type":"user"}}}"#;
+    const GOOD: &str = r#"tool/result {"turn":1,"step":1,"callId":"a","content":[],"isError":false}"#;
+    const DENIED: &str = r#"tool/result {"turn":1,"step":1,"callId":"a","content":[],"isError":true,"code":"approval-denied"}"#;
+
+    fn end(reason: &str) -> String {
+        format!(r#"turn/end {{"turn":1,"reason":{reason}}}"#)
+    }
+
+    fn failed(plugin: &str, seam: &str, kind: &str) -> String {
+        format!(r#"plugin/failed {{"turn":1,"step":1,"plugin":"{plugin}","seam":"{seam}","kind":"{kind}","message":"m"}}"#)
+    }
+
+    #[test]
+    fn a_turns_reason_earns_its_code() {
+        check(false, &[START, &end(r#"{"type":"completed"}"#)], Code::Success);
+        check(false, &[START, &end(r#"{"type":"aborted"}"#)], Code::Interrupted);
+        check(false, &[START, &end(r#"{"type":"disposed"}"#)], Code::Interrupted);
+        check(false, &[START, &end(r#"{"type":"max-steps"}"#)], Code::Budget);
+        check(false, &[START, &end(r#"{"type":"max-tokens"}"#)], Code::Budget);
+        check(false, &[START, &end(r#"{"type":"error","code":"script-exhausted"}"#)], Code::Model);
+        check(false, &[START, &end(r#"{"type":"error","code":"plugin-limit"}"#)], Code::Plugin);
+        check(false, &[START, &end(r#"{"type":"error","code":"unenforceable"}"#)], Code::Sandbox);
+        // The repair of a resumed session closes a turn that this process did not start.
+        check(false, &[&end(r#"{"type":"error","code":"plugin-limit"}"#)], Code::Success);
+    }
+
+    #[test]
+    fn denials_count_when_nothing_else_was_done_or_strictly() {
+        check(false, &[START, DENIED], Code::Denied);
+        check(false, &[START, DENIED, GOOD], Code::Success);
+        check(true, &[START, DENIED, GOOD], Code::Denied);
+        check(false, &[DENIED], Code::Success);
+    }
+
+    #[test]
+    fn a_plugins_failure_counts_by_seam_and_mode() {
+        check(false, &[START, &failed("p", "tools/guard", "trap")], Code::Plugin);
+        check(false, &[START, &failed("easy", "tools/guard", "trap")], Code::Success);
+        check(true, &[START, &failed("easy", "tools/guard", "trap")], Code::Plugin);
+        check(false, &[START, &failed("p", "session/observer", "error")], Code::Success);
+        check(true, &[START, &failed("p", "session/observer", "error")], Code::Plugin);
+        check(false, &[START, &failed("p", "tools/provider", "trap")], Code::Success);
+        check(true, &[START, &failed("p", "tools/provider", "limit")], Code::Plugin);
+        check(true, &[START, &failed("p", "tools/provider", "error")], Code::Success);
+    }
+
+    #[test]
+    fn the_first_of_the_order_decides() {
+        check(true, &[START, DENIED, &end(r#"{"type":"error","code":"server"}"#)], Code::Model);
+        check(false, &[START, DENIED, &end(r#"{"type":"aborted"}"#)], Code::Interrupted);
+        check(false, &[START, DENIED, &end(r#"{"type":"budget"}"#)], Code::Denied);
+    }
+
+    #[test]
+    fn the_result_names_the_turn_that_decided() {
+        let mut ledger = ledger(false);
+        let mut feed = |kind: &str, data: String| {
+            let line = format!(r#"{{"type":"{kind}","seq":0,"time":0,"session":"s","agent":"main","data":{data}}}"#);
+            ledger.observe(&Emitted::Durable(Arc::new(Entry::parse(&line).expect("an entry"))));
+        };
+        for (turn, reason) in [(1, "max-steps"), (2, "completed")] {
+            feed("turn/start", format!(r#"{{"turn":{turn},"trigger":{{"type":"message","source":{{"type":"user"}}}}}}"#));
+            feed("step/start", format!(r#"{{"turn":{turn},"step":1}}"#));
+            feed("usage", format!(r#"{{"turn":{turn},"step":1,"usage":{{"input":2}}}}"#));
+            feed("assistant/message", format!(r#"{{"turn":{turn},"step":1,"content":[{{"type":"text","text":"t{turn}"}}]}}"#));
+            feed("turn/end", format!(r#"{{"turn":{turn},"reason":{{"type":"{reason}"}}}}"#));
+        }
+        let expect = concat!(
+            r#"{"result":"t2","reason":{"type":"max-steps"},"usage":{"input":4,"output":0,"cacheRead":0,"cacheWrite":0,"reasoning":0},"#,
+            r#""session":null,"turns":2,"steps":2,"denied":0,"exit":6}"#
+        );
+        assert_eq!(serde_json::to_string(&ledger.result()).expect("serializes"), expect);
+    }
+
+    #[test]
+    fn a_stop_is_two_lines_at_most() {
+        assert_eq!(Stop::usage("no `x`").hint("try `y`").to_string(), "error: no `x`\nhint: try `y`");
+        assert_eq!(Stop::usage("no `x`").to_string(), "error: no `x`");
+    }
+}

@@ -1,0 +1,194 @@
+//! A line of `--input jsonl`: exactly one command, and when it is to be applied.
+
+use dsh_seam::event::ApprovalAnswer;
+use dsh_seam::message::ContentBlock;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::names;
+
+/// What a line asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verb {
+    /// A message for the next turn.
+    Send(Vec<ContentBlock>),
+    /// A message for the running turn.
+    Steer(Vec<ContentBlock>),
+    /// Context for the next request.
+    Inject(Vec<ContentBlock>),
+    /// Ends the turn.
+    Abort(String),
+    /// Ends the turn and clears the inbox.
+    Cancel {
+        /// Unless this is set.
+        keep_inbox: bool,
+    },
+    /// Ends the agent.
+    Dispose,
+    /// Answers a question.
+    Approve {
+        /// Which; none: the open one.
+        id: Option<String>,
+        /// How.
+        answer: ApprovalAnswer,
+    },
+}
+
+/// When a command is to be applied: once the `n`-th event of a type has happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct After {
+    /// The event's type.
+    pub kind: String,
+    /// From 1.
+    pub n: u64,
+}
+
+/// As it is typed.
+impl std::fmt::Display for After {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.n {
+            1 => f.write_str(&self.kind),
+            n => write!(f, "{}#{n}", self.kind),
+        }
+    }
+}
+
+const VERBS: [&str; 7] = ["send", "steer", "inject", "abort", "cancel", "dispose", "approve"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Cancel {
+    #[serde(default)]
+    keep_inbox: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Approve {
+    id: Option<String>,
+    answer: Answer,
+}
+
+/// What a program can answer; `aborted` is not among it.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Answer {
+    AllowOnce,
+    AllowAlways,
+    Deny,
+}
+
+/// Reads a line.
+///
+/// # Errors
+/// What is wrong with it, for a person.
+pub fn parse(text: &str) -> Result<(Verb, Option<After>), String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+    let Value::Object(mut members) = value else {
+        return Err("it is no JSON object; write `{\"send\": \"…\"}`".into());
+    };
+    let after = members.remove("after").map(|after| parse_after(&after)).transpose()?;
+    let verb = verb(members)?;
+    Ok((verb, after))
+}
+
+fn verb(members: Map<String, Value>) -> Result<Verb, String> {
+    if let Some(unknown) = members.keys().find(|key| !VERBS.contains(&key.as_str())) {
+        return Err(format!("unknown command `{unknown}`; {}", names::hint(unknown, VERBS.into_iter().chain(["after"]))));
+    }
+    let mut members = members.into_iter();
+    let (Some((name, value)), None) = (members.next(), members.next()) else {
+        return Err(format!("a line has exactly one command: {}", VERBS.map(|verb| format!("`{verb}`")).join(", ")));
+    };
+    match name.as_str() {
+        "send" => Ok(Verb::Send(content(value)?)),
+        "steer" => Ok(Verb::Steer(content(value)?)),
+        "inject" => Ok(Verb::Inject(content(value)?)),
+        "abort" => match value {
+            Value::String(reason) => Ok(Verb::Abort(reason)),
+            _ => Err("`abort` takes a reason, a string".into()),
+        },
+        "cancel" => {
+            let Cancel { keep_inbox } = Cancel::deserialize(value).map_err(|error| format!("`cancel` takes `{{\"keepInbox\": false}}`: {error}"))?;
+            Ok(Verb::Cancel { keep_inbox })
+        }
+        "dispose" if value == Value::Bool(true) => Ok(Verb::Dispose),
+        "dispose" => Err("`dispose` takes `true`".into()),
+        _ => {
+            let Approve { id, answer } = Approve::deserialize(value).map_err(|error| format!("`approve` takes `{{\"id\", \"answer\"}}`: {error}"))?;
+            let answer = match answer {
+                Answer::AllowOnce => ApprovalAnswer::AllowOnce,
+                Answer::AllowAlways => ApprovalAnswer::AllowAlways,
+                Answer::Deny => ApprovalAnswer::Deny,
+            };
+            Ok(Verb::Approve { id, answer })
+        }
+    }
+}
+
+fn content(value: Value) -> Result<Vec<ContentBlock>, String> {
+    match value {
+        Value::String(text) => Ok(vec![ContentBlock::text(text)]),
+        Value::Array(_) => Vec::deserialize(value).map_err(|error| format!("its blocks are wrong: {error}")),
+        _ => Err("a message is a string or a list of blocks".into()),
+    }
+}
+
+fn parse_after(value: &Value) -> Result<After, String> {
+    let wrong = || "`after` takes an event's type, `TYPE` or `TYPE#N` with N from 1".to_owned();
+    let text = value.as_str().ok_or_else(wrong)?;
+    let (kind, n) = match text.split_once('#') {
+        None => (text, 1),
+        Some((kind, n)) => (kind, n.parse().ok().filter(|n| *n > 0).ok_or_else(wrong)?),
+    };
+    if kind.is_empty() { Err(wrong()) } else { Ok(After { kind: kind.to_owned(), n }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_one_command() {
+        let text = |text: &str| vec![ContentBlock::text(text)];
+        let check = |line: &str, verb: Verb, after: Option<&str>| {
+            let (found, when) = parse(line).expect(line);
+            assert_eq!((found, when.map(|when| when.to_string()).as_deref()), (verb, after), "{line}");
+        };
+        check(r#"{"send": "hi"}"#, Verb::Send(text("hi")), None);
+        check(r#"{"after": "tool/call#2", "steer": [{"type": "text", "text": "x"}]}"#, Verb::Steer(text("x")), Some("tool/call#2"));
+        check(r#"{"inject": "c", "after": "agent/status"}"#, Verb::Inject(text("c")), Some("agent/status"));
+        check(r#"{"abort": "enough"}"#, Verb::Abort("enough".into()), None);
+        check(r#"{"cancel": {"keepInbox": true}}"#, Verb::Cancel { keep_inbox: true }, None);
+        check(r#"{"cancel": {}}"#, Verb::Cancel { keep_inbox: false }, None);
+        check(r#"{"dispose": true}"#, Verb::Dispose, None);
+        check(
+            r#"{"approve": {"id": "approval-1", "answer": "allow-always"}}"#,
+            Verb::Approve { id: Some("approval-1".into()), answer: ApprovalAnswer::AllowAlways },
+            None,
+        );
+        check(r#"{"approve": {"answer": "deny"}}"#, Verb::Approve { id: None, answer: ApprovalAnswer::Deny }, None);
+    }
+
+    #[test]
+    fn ill_formed_lines_say_what_is_wrong() {
+        let check = |line: &str, expect: &str| {
+            let message = parse(line).expect_err(line);
+            assert!(message.contains(expect), "{line}: {message}");
+        };
+        check("{", "it is no JSON");
+        check("[]", "it is no JSON object");
+        check("{}", "exactly one command");
+        check(r#"{"send": "a", "steer": "b"}"#, "exactly one command");
+        check(r#"{"sned": "a"}"#, "did you mean `send`?");
+        check(r#"{"send": 1}"#, "a string or a list of blocks");
+        check(r#"{"send": [{"type": "text"}]}"#, "its blocks are wrong");
+        check(r#"{"dispose": false}"#, "`dispose` takes `true`");
+        check(r#"{"cancel": true}"#, "`cancel` takes");
+        check(r#"{"cancel": {"keepinbox": true}}"#, "`cancel` takes");
+        check(r#"{"approve": {"answer": "aborted"}}"#, "`approve` takes");
+        check(r#"{"abort": "x", "after": "turn/start#0"}"#, "`TYPE#N`");
+        check(r#"{"abort": "x", "after": 3}"#, "`TYPE#N`");
+        check(r##"{"abort": "x", "after": "#2"}"##, "`TYPE#N`");
+    }
+}

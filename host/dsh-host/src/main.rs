@@ -1,0 +1,77 @@
+//! `dsh-host`: the command line. Parse, then mean, then do.
+//!
+//! | step | file |
+//! |---|---|
+//! | arguments, as typed | `args.rs` |
+//! | the environment | `env.rs` |
+//! | the configuration, and trust in it | `config/` |
+//! | what they mean together: a plan | `resolve/`, `providers.rs` |
+//! | from a plan to services, plugins and a loop | `compose.rs` |
+//! | running it: headless, or a chat | `run/` |
+//! | standard input and output | `input/`, `output/`, `approve.rs` |
+//! | the other commands | `commands/` |
+//! | standard error | `diagnostics.rs` |
+//! | exit codes, all of them | `exit.rs` |
+
+mod approve;
+mod args;
+mod commands;
+mod compose;
+mod config;
+mod diagnostics;
+mod env;
+mod exit;
+mod input;
+mod names;
+mod output;
+mod providers;
+mod resolve;
+mod run;
+
+use args::Request;
+use diagnostics::Loudness;
+use env::Environment;
+use exit::{Code, Stop};
+
+/// Threads that serve tasks: one agent needs one, the second keeps signals and streams going. Compiling has threads of its own.
+const WORKERS: usize = 2;
+
+fn main() {
+    exit::install_panic_hook();
+    let request = args::parse(env::arguments()).unwrap_or_else(|error| error.exit());
+    let code = std::panic::catch_unwind(|| carry_out(request)).unwrap_or_else(|_| Err(Stop::new(Code::Internal, "")));
+    let code = code.unwrap_or_else(|stop| {
+        if !stop.message.is_empty() {
+            eprintln!("{stop}");
+        }
+        stop.code
+    });
+    // A bug of ours decides, wherever it happened. Threads that wait for standard input are left behind.
+    let code = if exit::panicked() { Code::Internal } else { code };
+    std::process::exit(code.number().into());
+}
+
+fn carry_out(request: Request) -> Result<Code, Stop> {
+    let environment = Environment::of_this_process().map_err(|error| Stop::usage(format!("the working directory cannot be used: {error}")))?;
+    diagnostics::start(loudness(&request), &environment);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build();
+    let runtime = runtime.map_err(|error| Stop::new(Code::Internal, format!("no thread could be started: {error}")))?;
+    let done = runtime.block_on(async {
+        match request {
+            Request::Command(command) => commands::run(command, &environment).await,
+            Request::Run(run) => {
+                let (plan, source) = resolve::run(&run, &environment)?;
+                run::run(plan, source, &environment).await
+            }
+        }
+    });
+    runtime.shutdown_background();
+    done
+}
+
+fn loudness(request: &Request) -> Loudness {
+    match request {
+        Request::Run(run) => Loudness { verbose: run.options.verbose, quiet: run.options.quiet },
+        Request::Command(command) => commands::loudness(command),
+    }
+}

@@ -1,0 +1,125 @@
+//! Sees every event of a run: prints it, counts it for the exit code, and applies the commands that wait for it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use dsh_seam::event::{Emitted, LiveEvent, Status};
+use dsh_seam::plugin::EventSink;
+use dsh_seam::{AgentId, PluginName};
+use tokio::sync::watch;
+
+use crate::approve::InputApprover;
+use crate::diagnostics;
+use crate::exit::{Code, Ledger};
+use crate::input::desk::Desk;
+use crate::output::Sink;
+use crate::output::pump::Pump;
+
+/// The one subscriber of a run.
+pub struct Watch {
+    prompted: AgentId,
+    ledger: Mutex<Ledger>,
+    sink: Mutex<Sink>,
+    pump: Pump,
+    desk: Option<Arc<Desk>>,
+    approver: Option<Arc<InputApprover>>,
+    status: watch::Sender<Status>,
+    /// Whether errors are said on standard error; a chat shows them itself.
+    says_errors: bool,
+}
+
+impl Watch {
+    /// A watch over the agents of a run, of which `prompted` gets the prompts.
+    pub fn new(prompted: AgentId, ledger: Ledger, sink: Sink, pump: Pump) -> Self {
+        let says_errors = !matches!(sink, Sink::Chat(_));
+        Self {
+            prompted,
+            ledger: Mutex::new(ledger),
+            sink: Mutex::new(sink),
+            pump,
+            desk: None,
+            approver: None,
+            status: watch::Sender::new(Status::Idle),
+            says_errors,
+        }
+    }
+
+    /// Commands from standard input, and the questions that they may answer.
+    #[must_use]
+    pub fn with_commands(mut self, desk: Arc<Desk>, approver: Option<Arc<InputApprover>>) -> Self {
+        self.desk = Some(desk);
+        self.approver = approver;
+        self
+    }
+
+    /// What the run has come to so far.
+    pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something outside of the events earned a code.
+    pub fn earn(&self, code: Code) {
+        self.ledger().earn(code);
+    }
+
+    /// The prompted agent's status, as far as everything before it is done.
+    pub fn status(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    /// Prints what stands at the end.
+    pub fn finish(&self) {
+        let result = self.ledger().result();
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pump.write(|out| sink.finish(&result, out));
+    }
+
+    /// Ends an open line of text, for a chat that is about to write one of its own.
+    pub fn end_line(&self) {
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Sink::Chat(sink) = &mut *sink {
+            self.pump.write(|out| sink.end_line(out));
+        }
+    }
+
+    fn say(&self, event: &LiveEvent) {
+        if let (true, LiveEvent::AgentError(error)) = (self.says_errors, event) {
+            let by = error.plugin.as_ref().map(PluginName::as_str).filter(|name| !error.message.contains(name));
+            let by = by.map(|name| format!("plugin `{name}`: ")).unwrap_or_default();
+            diagnostics::complain(format!("{by}{} ({})", error.message, error.code));
+        }
+    }
+}
+
+#[async_trait]
+impl EventSink for Watch {
+    fn emit(&self, emitted: &Emitted) {
+        self.ledger().observe(emitted);
+        {
+            let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+            self.pump.write(|out| sink.emit(emitted, out));
+        }
+        if let Emitted::Live { event, .. } = emitted {
+            self.say(event);
+        }
+        if let Some(approver) = &self.approver {
+            approver.observe(emitted);
+        }
+        // No lock of ours is held here: a command may emit again.
+        if let Some(desk) = &self.desk {
+            desk.emitted(emitted);
+        }
+    }
+
+    async fn settled(&self, emitted: &Emitted) {
+        if let Some(desk) = &self.desk {
+            desk.settled(emitted).await;
+        }
+        if let Emitted::Live { agent, event, .. } = emitted
+            && *agent == self.prompted
+            && let LiveEvent::AgentStatus(status) = event.as_ref()
+        {
+            self.status.send_replace(status.status);
+        }
+    }
+}
