@@ -8,6 +8,9 @@ use std::time::Duration;
 
 /// How much `output` answers: more than the default limit of 16 MiB.
 pub const OUTPUT_BYTES: usize = 24 * 1024 * 1024;
+/// How many lines a flood has; standard error costs more of the CPU time that is allowed.
+const NOISY_LOG_LINES: u32 = 100_000;
+const NOISY_STDERR_LINES: u32 = 10_000;
 /// How much is allocated at a time.
 const MEMORY_PIECE_BYTES: usize = 1024 * 1024;
 /// How often `rerun` runs the rest: more than the host allows.
@@ -101,13 +104,13 @@ pub fn strike(fault: Fault) -> Result<(), Failure> {
         }
         Fault::FailEmpty => Err(Failure::new("", "")),
         Fault::NoisyLog => {
-            for number in 0..100_000 {
+            for number in 0..NOISY_LOG_LINES {
                 runtime::log(Level::Warn, &format!("noise {number}"));
             }
             Ok(())
         }
         Fault::NoisyStderr => {
-            for number in 0..100_000 {
+            for number in 0..NOISY_STDERR_LINES {
                 eprintln!("noise {number}");
             }
             Ok(())
