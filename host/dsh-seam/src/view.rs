@@ -50,6 +50,7 @@ pub struct ModelMessage {
     /// The host's estimate of its tokens.
     pub tokens: u32,
     canonical: OnceLock<Arc<str>>,
+    wire: OnceLock<(&'static str, Arc<str>)>,
 }
 
 impl ModelMessage {
@@ -57,12 +58,26 @@ impl ModelMessage {
     pub fn new(message: Message, origin: Origin) -> Self {
         let weight = message.content.iter().map(block_weight).fold(Weight::default(), Weight::plus);
         let tokens = TOKENS_PER_MESSAGE.saturating_add(weight.bytes.div_ceil(BYTES_PER_TOKEN)).saturating_add(weight.images.saturating_mul(TOKENS_PER_IMAGE));
-        Self { message, origin, bytes: weight.bytes.saturating_add(weight.image_bytes), tokens, canonical: OnceLock::new() }
+        Self { message, origin, bytes: weight.bytes.saturating_add(weight.image_bytes), tokens, canonical: OnceLock::new(), wire: OnceLock::new() }
     }
 
     /// The message as canonical JSON (RFC 8785), made once.
     pub fn canonical(&self) -> &Arc<str> {
         self.canonical.get_or_init(|| canonical_json(&self.message).into())
+    }
+
+    /// The message as a provider wants it, made once. `dialect` names the way of writing: the text is kept for the first that asks, and
+    /// made anew for any other, since an agent seldom changes providers.
+    pub fn wire(&self, dialect: &'static str, write: impl FnOnce(&Message) -> String) -> Arc<str> {
+        if let Some((known, text)) = self.wire.get()
+            && *known == dialect
+        {
+            return text.clone();
+        }
+        let text: Arc<str> = write(&self.message).into();
+        // Lost when another dialect was first.
+        let _ = self.wire.set((dialect, text.clone()));
+        text
     }
 }
 

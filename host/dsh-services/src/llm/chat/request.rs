@@ -1,16 +1,25 @@
 //! The body of a request. The messages stand last and nothing in front of them changes from step to step, so that a request begins
 //! with the bytes of the one before.
 
+use std::sync::Arc;
+
 use dsh_seam::llm::ModelRequest;
 use dsh_seam::message::{
     ContentBlock, ImageBlock, ImageSource, Message, ResultBlock, Role, Sampling, ToolSchema, result_text,
 };
+use dsh_seam::view::ModelMessage;
 use serde_json::{Map, Value, json};
 
 use super::super::provider::ProviderKind;
 
 /// Members that `extra` cannot replace: the adapter could not read the answer, or would send another conversation.
 const RESERVED: [&str; 4] = ["model", "messages", "stream", "tools"];
+
+/// The way of writing messages that is kept with them.
+const DIALECT: &str = "chat-completions";
+
+/// What a message's frame takes beside its text, in bytes, for the first allocation.
+const ROOM_PER_MESSAGE: usize = 128;
 
 /// What an image without a type most probably is.
 const DEFAULT_IMAGE_TYPE: &str = "image/png";
@@ -25,8 +34,15 @@ pub(in super::super) fn body(kind: ProviderKind, model: &str, request: &ModelReq
     if !request.tools.is_empty() {
         body.insert("tools".into(), request.tools.iter().map(tool).collect());
     }
-    body.insert("messages".into(), Value::Array(messages(kind, request)));
-    serde_json::to_vec(&body).expect("JSON values are JSON")
+    let frame = Value::Object(body).to_string();
+    let open = frame.strip_suffix('}').expect("an object ends in a brace");
+    let bytes: usize = request.messages.iter().map(|message| message.bytes as usize + ROOM_PER_MESSAGE).sum();
+    let mut out = String::with_capacity(frame.len() + request.system.len() + bytes + bytes / 8);
+    out.push_str(open);
+    out.push_str(",\"messages\":[");
+    messages(&mut out, kind, request);
+    out.push_str("]}");
+    out.into_bytes()
 }
 
 fn sampling(body: &mut Map<String, Value>, kind: ProviderKind, sampling: &Sampling, tools: bool) {
@@ -62,29 +78,67 @@ fn tool(tool: &ToolSchema) -> Value {
     json!({ "type": "function", "function": function })
 }
 
-fn messages(kind: ProviderKind, request: &ModelRequest) -> Vec<Value> {
-    let list: Vec<&Message> = request.messages.iter().map(|message| &message.message).collect();
+/// The messages, with commas between them. A message is written once and kept, so that a step costs what it adds and the copying of
+/// the rest.
+fn messages(out: &mut String, kind: ProviderKind, request: &ModelRequest) {
+    let list: Vec<&Arc<ModelMessage>> = request.messages.iter().collect();
     // DeepSeek wants its reasoning back while a round of tools goes on, and not after it.
     let round = match kind {
-        ProviderKind::DeepSeek => list.iter().rposition(|message| is_spoken(message)).unwrap_or(0),
+        ProviderKind::DeepSeek => list.iter().rposition(|message| is_spoken(&message.message)).unwrap_or(0),
         _ => list.len(),
     };
-    let mut out = Vec::with_capacity(list.len() + 1);
     if !request.system.is_empty() {
-        out.push(json!({ "role": "system", "content": &*request.system }));
+        push(out, &json!({ "role": "system", "content": &*request.system }).to_string());
     }
     let mut images = Vec::new();
     for (at, message) in list.iter().enumerate() {
-        match message.role {
-            Role::Assistant => {
-                flush(&mut out, &mut images);
-                out.push(assistant(message, at > round));
-            }
-            Role::User | Role::System => user(&mut out, &mut images, message),
+        let in_round = at > round;
+        if images.is_empty() && stands_alone(&message.message, in_round) {
+            push(out, &message.wire(DIALECT, |message| joined(written(message, false, &mut Vec::new()))));
+        } else {
+            push(out, &joined(written(&message.message, in_round, &mut images)));
         }
     }
-    flush(&mut out, &mut images);
+    let mut rest = Vec::new();
+    flush(&mut rest, &mut images);
+    push(out, &joined(rest));
+}
+
+/// Whether a message is written in the same way wherever it stands: without pictures that follow it, and without reasoning that is
+/// sent back in some places only.
+fn stands_alone(message: &Message, in_round: bool) -> bool {
+    let pictures = || message.tool_results().any(|result| result.content.iter().any(|block| matches!(block, ResultBlock::Image(_))));
+    let reasoning = || message.content.iter().any(|block| matches!(block, ContentBlock::Reasoning(_)));
+    match message.role {
+        Role::Assistant => !in_round || !reasoning(),
+        Role::User | Role::System => !pictures(),
+    }
+}
+
+/// One message as those that stand for it.
+fn written(message: &Message, in_round: bool, images: &mut Vec<Value>) -> Vec<Value> {
+    let mut out = Vec::new();
+    match message.role {
+        Role::Assistant => {
+            flush(&mut out, images);
+            out.push(assistant(message, in_round));
+        }
+        Role::User | Role::System => user(&mut out, images, message),
+    }
     out
+}
+
+fn joined(values: Vec<Value>) -> String {
+    values.iter().map(Value::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn push(out: &mut String, written: &str) {
+    if !written.is_empty() {
+        if !out.ends_with('[') {
+            out.push(',');
+        }
+        out.push_str(written);
+    }
 }
 
 /// Whether somebody speaks in it, and not only a tool.
@@ -178,7 +232,6 @@ mod tests {
     use super::super::super::support::request;
     use super::*;
     use dsh_seam::message::{ToolCall, ToolResult};
-    use std::sync::Arc;
 
     fn conversation() -> Vec<Message> {
         let call = |id: &str| {
@@ -232,6 +285,17 @@ mod tests {
                 ]
             })
         );
+    }
+
+    #[test]
+    fn what_is_kept_is_what_would_be_written() {
+        for kind in [ProviderKind::OpenAi, ProviderKind::DeepSeek, ProviderKind::Compatible] {
+            let kept = request("x/m", conversation(), &["t"]);
+            let first = body(kind, "m", &kept);
+            assert_eq!(body(kind, "m", &kept), first);
+            let fresh = request("x/m", conversation(), &["t"]);
+            assert_eq!(body(kind, "m", &fresh), first);
+        }
     }
 
     #[test]
