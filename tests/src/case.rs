@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// One data case.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Case {
     /// What it shows, in one sentence.
@@ -35,7 +35,7 @@ pub struct Case {
 }
 
 /// One run of the program.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Invocation {
     /// The arguments, with placeholders.
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn options_are_found_in_both_spellings() {
-        let run = |args: &[&str]| Invocation { args: args.iter().map(ToString::to_string).collect(), stdin: None, exit: 0, env: BTreeMap::new(), show_files: vec![], signal: None };
+        let run = |args: &[&str]| Invocation { args: args.iter().map(ToString::to_string).collect(), ..Invocation::default() };
         assert_eq!(run(&["--output", "jsonl", "hi"]).option("--output"), Some("jsonl"));
         assert_eq!(run(&["--output=jsonl", "hi"]).option("--output"), Some("jsonl"));
         assert_eq!(run(&["hi"]).option("--output"), None);

@@ -1,6 +1,6 @@
 //! Runs a data case, checks what holds always, and compares the whole outcome with `expect.txt`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use dsh_testkit::transcript::{Frame, transcript};
@@ -30,25 +30,39 @@ pub fn find(dir: &Path) -> Vec<PathBuf> {
 
 /// Runs the case in `dir`. With `update`, a difference is written instead of reported; what failed otherwise is an error all the same.
 pub fn run_case(dir: &Path, update: bool) -> Result<(), String> {
-    let case = Case::read(dir)?;
+    run(&Case::read(dir)?, dir, &dir.join("expect.txt"), update)
+}
+
+/// Runs `case` with a copy of `folder`, and compares the outcome with `expect_file`.
+pub fn run(case: &Case, folder: &Path, expect_file: &Path, update: bool) -> Result<(), String> {
     let sandbox = Sandbox::new().map_err(|error| error.to_string())?;
-    sandbox.fill(dir, &case).map_err(|error| format!("the files of the case: {error}"))?;
-    let mut session = Running { normal: Normal::new(&sandbox, &case.replace)?, case: &case, sandbox: &sandbox, problems: Vec::new() };
+    sandbox.fill(folder, case).map_err(|error| format!("the files of the case: {error}"))?;
+    let mut session = Running { normal: Normal::new(&sandbox, &case.replace)?, case, sandbox: &sandbox, problems: Vec::new() };
     let mut report = String::new();
     for (at, invocation) in case.invocations().enumerate() {
         report.push_str(&session.invoke(at, invocation)?);
     }
-    let expect_file = dir.join("expect.txt");
-    let expect = std::fs::read_to_string(&expect_file).unwrap_or_default();
     let mut problems = session.problems;
-    if report != expect {
-        if update {
-            std::fs::write(&expect_file, &report).map_err(|error| error.to_string())?;
-        } else {
-            problems.push(format!("{} differs (- expected, + found):\n{}", expect_file.display(), diff(&expect, &report)));
-        }
-    }
+    problems.extend(compare(expect_file, &report, update)?);
     if problems.is_empty() { Ok(()) } else { Err(format!("{}\n\n{}", case.about, problems.join("\n"))) }
+}
+
+/// Whether expectations are to be written anew instead of compared.
+pub fn update() -> bool {
+    std::env::var_os("UPDATE_EXPECT").is_some_and(|value| value != "0")
+}
+
+/// The difference of `report` and the file's text; none when there is none, or when it was written.
+pub fn compare(expect_file: &Path, report: &str, update: bool) -> Result<Option<String>, String> {
+    let expect = std::fs::read_to_string(expect_file).unwrap_or_default();
+    if report == expect {
+        return Ok(None);
+    }
+    if update {
+        std::fs::write(expect_file, report).map_err(|error| error.to_string())?;
+        return Ok(None);
+    }
+    Ok(Some(format!("{} differs (- expected, + found):\n{}", expect_file.display(), diff(&expect, report))))
 }
 
 fn diff(expect: &str, found: &str) -> String {
@@ -119,8 +133,7 @@ impl Running<'_> {
             Err(problem) => return self.problem(at, problem),
         };
         let killed = invocation.is_killed();
-        let touched: BTreeSet<&String> = after.keys().filter(|id| before.get(*id) != after.get(*id)).collect();
-        for id in touched {
+        for id in after.keys().filter(|id| before.get(*id) != after.get(*id)) {
             let log = match Log::parse(id, &after[id]) {
                 Ok(log) => log,
                 Err(_) if killed => continue,

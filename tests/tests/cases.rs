@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = arguments.test_threads.or(Some(THREADS));
     let cases = dsh_tests::root().join("tests/cases");
-    let update = std::env::var_os("UPDATE_EXPECT").is_some_and(|value| value != "0");
+    let update = harness::update();
     let trials = harness::find(&cases).into_iter().map(|dir| {
         let name = dir.strip_prefix(&cases).unwrap_or(&dir).to_string_lossy().into_owned();
         Trial::test(name, move || harness::run_case(&dir, update).map_err(Failed::from))
