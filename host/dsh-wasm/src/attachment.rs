@@ -23,9 +23,9 @@ use crate::limits::MAX_LEASES;
 use crate::observing::Observing;
 use crate::store::Call;
 use crate::words::{
-    Attached, Decision, Execution, Guard, Lifecycle, Listener, Message, Next, Outcome, PluginContext, PluginError, Profile, Recovery,
-    Request, RequestDraft, RequestError, RunContext, Seam, Section, Sections, StepRef, StepResult, ToolCall, ToolContext, ToolDefinition,
-    ToolInfo, ToolProvider, ToolsExecute, TurnContinuation, Verdict,
+    Attached, Decision, Execution, Guard, Lifecycle, Listener, Message, Next, Outcome, PluginContext, PluginError,
+    Profile, Recovery, Request, RequestDraft, RequestError, RunContext, Seam, Section, Sections, StepRef, StepResult,
+    ToolCall, ToolContext, ToolDefinition, ToolInfo, ToolProvider, ToolsExecute, TurnContinuation, Verdict,
 };
 
 /// What a guest function that can fail returns.
@@ -55,7 +55,12 @@ impl Drop for Lease<'_> {
 }
 
 impl Attachment {
-    pub(crate) fn new(mold: Arc<Mold>, tools: Arc<[ToolDefinition]>, kinds: Arc<[String]>, context: Arc<dyn PluginContext>) -> Arc<Self> {
+    pub(crate) fn new(
+        mold: Arc<Mold>,
+        tools: Arc<[ToolDefinition]>,
+        kinds: Arc<[String]>,
+        context: Arc<dyn PluginContext>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             mold,
             context,
@@ -107,7 +112,8 @@ impl Attachment {
         let _lease = self.lease()?;
         let turn = self.turn.load(Ordering::Relaxed);
         // Under a narrowed profile an instance sees other files and variables, so it is made for the call.
-        let profile = terms.call.tool.as_ref().map(|tool| tool.profile.clone()).filter(|profile| !profile.is_unrestricted());
+        let profile =
+            terms.call.tool.as_ref().map(|tool| tool.profile.clone()).filter(|profile| !profile.is_unrestricted());
         let narrowed = profile.is_some();
         let waiting = if narrowed { None } else { self.idle().pop() };
         let instance = match waiting {
@@ -124,7 +130,11 @@ impl Attachment {
     }
 
     /// What the call set, if it may stay.
-    pub(crate) fn changes(&self, instance: &mut Instance, good: bool) -> (Vec<(String, Option<serde_json::Value>)>, u32) {
+    pub(crate) fn changes(
+        &self,
+        instance: &mut Instance,
+        good: bool,
+    ) -> (Vec<(String, Option<serde_json::Value>)>, u32) {
         let call = &mut instance.store.data_mut().call;
         if call.pending.is_empty() || !good {
             call.pending = Default::default();
@@ -133,12 +143,17 @@ impl Attachment {
         (call.pending.take(&*self.context), call.depth)
     }
 
-    pub(crate) async fn commit(&self, changes: Vec<(String, Option<serde_json::Value>)>, depth: u32) -> Result<(), Fault> {
+    pub(crate) async fn commit(
+        &self,
+        changes: Vec<(String, Option<serde_json::Value>)>,
+        depth: u32,
+    ) -> Result<(), Fault> {
         if changes.is_empty() {
             return Ok(());
         }
         let committed = self.context.commit_state(changes, depth).await;
-        committed.map_err(|failure| Fault::error(format!("what it set in its state could not be kept: {}", failure.message)))
+        committed
+            .map_err(|failure| Fault::error(format!("what it set in its state could not be kept: {}", failure.message)))
     }
 
     pub(crate) fn error(&self, seam: Seam, fault: Fault) -> PluginError {
@@ -168,7 +183,12 @@ pub(crate) fn guest<G>(guest: &Option<G>) -> &G {
 
 #[async_trait]
 impl Listener<Request> for Attachment {
-    async fn handle(&self, cx: &RunContext<Request>, draft: Arc<RequestDraft>, next: Next<Request>) -> Result<(), PluginError> {
+    async fn handle(
+        &self,
+        cx: &RunContext<Request>,
+        draft: Arc<RequestDraft>,
+        next: Next<Request>,
+    ) -> Result<(), PluginError> {
         let at = convert::step(cx.at);
         let answer = self.run(self.terms(Seam::Request, &cx.cancel), |mut it| async move {
             let Instance { store, guests } = &mut *it;
@@ -185,7 +205,12 @@ impl Listener<Request> for Attachment {
 
 #[async_trait]
 impl Listener<RequestError> for Attachment {
-    async fn handle(&self, cx: &RunContext<RequestError>, _value: (), next: Next<RequestError>) -> Result<Recovery, PluginError> {
+    async fn handle(
+        &self,
+        cx: &RunContext<RequestError>,
+        _value: (),
+        next: Next<RequestError>,
+    ) -> Result<Recovery, PluginError> {
         let (at, failed) = (convert::step(cx.at), convert::request_failure(&cx.about));
         let answer = self.run(self.terms(Seam::RequestError, &cx.cancel), |mut it| async move {
             let Instance { store, guests } = &mut *it;
@@ -201,7 +226,12 @@ impl Listener<RequestError> for Attachment {
 
 #[async_trait]
 impl Listener<StepResult> for Attachment {
-    async fn handle(&self, cx: &RunContext<StepResult>, given: Arc<Message>, next: Next<StepResult>) -> Result<Arc<Message>, PluginError> {
+    async fn handle(
+        &self,
+        cx: &RunContext<StepResult>,
+        given: Arc<Message>,
+        next: Next<StepResult>,
+    ) -> Result<Arc<Message>, PluginError> {
         let at = convert::step(cx.at);
         let message = convert::message(&given);
         let answer = self.run(self.terms(Seam::StepResult, &cx.cancel), |mut it| async move {
@@ -230,8 +260,14 @@ impl Listener<StepResult> for Attachment {
 
 #[async_trait]
 impl Listener<TurnContinuation> for Attachment {
-    async fn handle(&self, cx: &RunContext<TurnContinuation>, proposal: Decision, next: Next<TurnContinuation>) -> Result<Decision, PluginError> {
-        let (at, summary, proposal) = (convert::step(cx.at), convert::step_summary(&cx.about), convert::decision(&proposal));
+    async fn handle(
+        &self,
+        cx: &RunContext<TurnContinuation>,
+        proposal: Decision,
+        next: Next<TurnContinuation>,
+    ) -> Result<Decision, PluginError> {
+        let (at, summary, proposal) =
+            (convert::step(cx.at), convert::step_summary(&cx.about), convert::decision(&proposal));
         let answer = self.run(self.terms(Seam::TurnContinuation, &cx.cancel), |mut it| async move {
             let Instance { store, guests } = &mut *it;
             let answer = match store.data_mut().handles.give(TurnContinuationNext(next)) {
@@ -246,7 +282,12 @@ impl Listener<TurnContinuation> for Attachment {
 
 #[async_trait]
 impl Listener<ToolsExecute> for Attachment {
-    async fn handle(&self, cx: &RunContext<ToolsExecute>, given: Execution, next: Next<ToolsExecute>) -> Result<Arc<Outcome>, PluginError> {
+    async fn handle(
+        &self,
+        cx: &RunContext<ToolsExecute>,
+        given: Execution,
+        next: Next<ToolsExecute>,
+    ) -> Result<Arc<Outcome>, PluginError> {
         let at = convert::step(cx.at);
         let call = convert::tool_call(&given.call);
         let tool = (cx.about.find)(&given.call.name).as_ref().map(convert::tool_info);
@@ -273,7 +314,8 @@ impl Listener<ToolsExecute> for Attachment {
             Answer::Passed(outcome) => Ok(outcome),
             Answer::New(outcome) => {
                 let name = &self.mold.core.name;
-                let outcome = convert::outcome_in(name, outcome).map_err(|ill| self.error(Seam::Execute, Fault::ill_formed(&ill)))?;
+                let outcome = convert::outcome_in(name, outcome)
+                    .map_err(|ill| self.error(Seam::Execute, Fault::ill_formed(&ill)))?;
                 Ok(Arc::new(outcome.by(name.clone())))
             }
         }
@@ -288,7 +330,13 @@ enum Answer {
 
 #[async_trait]
 impl Guard for Attachment {
-    async fn check(&self, at: StepRef, call: &ToolCall, tool: &ToolInfo, cancel: &CancellationToken) -> Result<Verdict, PluginError> {
+    async fn check(
+        &self,
+        at: StepRef,
+        call: &ToolCall,
+        tool: &ToolInfo,
+        cancel: &CancellationToken,
+    ) -> Result<Verdict, PluginError> {
         let (at, call, tool) = (convert::step(at), convert::tool_call(call), convert::tool_info(tool));
         let answer = self.run(self.terms(Seam::Guard, cancel), |mut it| async move {
             let Instance { store, guests } = &mut *it;
@@ -320,7 +368,9 @@ impl ToolProvider for Attachment {
         });
         let name = &self.mold.core.name;
         match answer.await {
-            Ok(Ok(outcome)) => convert::outcome_in(name, outcome).map_err(|ill| self.error(Seam::Provider, Fault::ill_formed(&ill))),
+            Ok(Ok(outcome)) => {
+                convert::outcome_in(name, outcome).map_err(|ill| self.error(Seam::Provider, Fault::ill_formed(&ill)))
+            }
             // To the model, a failure is the same as an outcome with `is-error` and that code.
             Ok(Err(failure)) => Ok(Outcome::error(convert::outcome_code(name, Some(&failure.code)), failure.message)),
             Err(Fault::Aborted) => Ok(Outcome::error("aborted", "the turn was aborted and the tool was stopped")),

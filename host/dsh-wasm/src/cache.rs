@@ -96,7 +96,10 @@ impl Cache {
     pub(crate) fn load(&self, key: &Key) -> Option<Vec<u8>> {
         let path = self.path(key);
         let mut bytes = fs::read(&path).ok()?;
-        if bytes.len() > HEADER && bytes.starts_with(MAGIC) && bytes[MAGIC.len()..HEADER] == digest(key, &bytes[HEADER..]) {
+        if bytes.len() > HEADER
+            && bytes.starts_with(MAGIC)
+            && bytes[MAGIC.len()..HEADER] == digest(key, &bytes[HEADER..])
+        {
             bytes.drain(..HEADER);
             return Some(bytes);
         }

@@ -38,7 +38,10 @@ impl std::fmt::Display for Overrun {
         match self {
             Self::Cpu { name, ms } => write!(f, "it computed for longer than the limit `{name}` of {ms} ms"),
             Self::Wall { name, ms, in_host_ms } => {
-                write!(f, "it took longer than the limit `{name}` of {ms} ms ({in_host_ms} ms of it waiting for the host)")
+                write!(
+                    f,
+                    "it took longer than the limit `{name}` of {ms} ms ({in_host_ms} ms of it waiting for the host)"
+                )
             }
         }
     }
@@ -89,7 +92,8 @@ impl CallClock {
         self.tool.store(tool, Relaxed);
         self.started.store(now, Relaxed);
         self.resumed.store(now, Relaxed);
-        for field in [&self.thread_mark, &self.cpu, &self.in_host, &self.parked_at, &self.excluded, &self.excluded_from] {
+        for field in [&self.thread_mark, &self.cpu, &self.in_host, &self.parked_at, &self.excluded, &self.excluded_from]
+        {
             field.store(0, Relaxed);
         }
     }
@@ -159,7 +163,8 @@ impl CallClock {
         let wall = now.saturating_sub(resumed);
         let marked = self.thread_mark.load(Relaxed);
         let thread = if mark || marked != 0 { thread_cpu() } else { 0 };
-        let used = if marked == 0 { wall.min(nanos(MAX_FIRST_STRETCH)) } else { wall.min(thread.saturating_sub(marked)) };
+        let used =
+            if marked == 0 { wall.min(nanos(MAX_FIRST_STRETCH)) } else { wall.min(thread.saturating_sub(marked)) };
         self.cpu.fetch_add(used, Relaxed);
         self.resumed.store(now, Relaxed);
         self.thread_mark.store(thread, Relaxed);

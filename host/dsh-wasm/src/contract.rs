@@ -15,13 +15,30 @@ pub(crate) const VERSION: &str = "0.1.0";
 
 /// The WASI interfaces that are linked, all in some version 0.2.
 const WASI: [(&str, &[&str]); 7] = [
-    ("cli", &["environment", "exit", "stdin", "stdout", "stderr", "terminal-input", "terminal-output", "terminal-stdin", "terminal-stdout", "terminal-stderr"]),
+    (
+        "cli",
+        &[
+            "environment",
+            "exit",
+            "stdin",
+            "stdout",
+            "stderr",
+            "terminal-input",
+            "terminal-output",
+            "terminal-stdin",
+            "terminal-stdout",
+            "terminal-stderr",
+        ],
+    ),
     ("clocks", &["wall-clock", "monotonic-clock"]),
     ("filesystem", &["types", "preopens"]),
     ("http", &["types", "outgoing-handler"]),
     ("io", &["error", "poll", "streams"]),
     ("random", &["random", "insecure", "insecure-seed"]),
-    ("sockets", &["network", "instance-network", "ip-name-lookup", "tcp", "tcp-create-socket", "udp", "udp-create-socket"]),
+    (
+        "sockets",
+        &["network", "instance-network", "ip-name-lookup", "tcp", "tcp-create-socket", "udp", "udp-create-socket"],
+    ),
 ];
 
 /// The interface that a component exports for a seam.
@@ -41,7 +58,8 @@ pub(crate) fn seam_interfaces() -> Vec<String> {
 
 /// What a component may import, for a person.
 pub(crate) fn provided_packages() -> Vec<String> {
-    let mut names: Vec<String> = shapes().imports.iter().filter(|(_, interface)| !interface.is_empty()).map(|(name, _)| name.clone()).collect();
+    let mut names: Vec<String> =
+        shapes().imports.iter().filter(|(_, interface)| !interface.is_empty()).map(|(name, _)| name.clone()).collect();
     names.retain(|name| !name.contains("-types@"));
     names.extend(WASI.iter().map(|(package, _)| format!("wasi:{package}@0.2")));
     names
@@ -91,7 +109,9 @@ pub(crate) fn shapes() -> &'static Shapes {
 
 /// Reads the world that `bindgen!` encoded: a component that exports the type of a component that exports the type of the world.
 fn read_world(encoded: &[u8]) -> Shapes {
-    let types = Validator::new_with_features(WasmFeatures::all()).validate_all(encoded).expect("invariant: bindgen encodes a valid world");
+    let types = Validator::new_with_features(WasmFeatures::all())
+        .validate_all(encoded)
+        .expect("invariant: bindgen encodes a valid world");
     let types = types.as_ref();
     let mut world = None;
     for payload in wasmparser::Parser::new(0).parse_all(encoded) {
@@ -104,7 +124,9 @@ fn read_world(encoded: &[u8]) -> Shapes {
     }
     let mut world = world.expect("invariant: the encoding exports the world's type");
     // One or two wrappers, depending on the encoder.
-    while let [inner] = types[world].exports.values().filter_map(|item| component_type(Some(*item))).collect::<Vec<_>>()[..] {
+    while let [inner] =
+        types[world].exports.values().filter_map(|item| component_type(Some(*item))).collect::<Vec<_>>()[..]
+    {
         world = inner;
     }
     let mut reader = Reader::new(types);
@@ -125,7 +147,10 @@ fn read_world(encoded: &[u8]) -> Shapes {
 
 fn component_type(item: Option<ComponentEntityType>) -> Option<ComponentTypeId> {
     match item {
-        Some(ComponentEntityType::Component(id) | ComponentEntityType::Type { referenced: ComponentAnyTypeId::Component(id), .. }) => Some(id),
+        Some(
+            ComponentEntityType::Component(id)
+            | ComponentEntityType::Type { referenced: ComponentAnyTypeId::Component(id), .. },
+        ) => Some(id),
         _ => None,
     }
 }
@@ -141,7 +166,11 @@ pub(crate) fn seam_of_export(name: &str) -> Result<Option<Seam>, Refusal> {
         }
         return Err(Refusal::UnknownSeam { found: name.to_owned(), nearest: nearest(name, &seam_interfaces()) });
     };
-    if parsed.fits(VERSION) { Ok(Some(seam)) } else { Err(Refusal::OtherVersion { found: name.to_owned(), expected: interface_of(seam) }) }
+    if parsed.fits(VERSION) {
+        Ok(Some(seam))
+    } else {
+        Err(Refusal::OtherVersion { found: name.to_owned(), expected: interface_of(seam) })
+    }
 }
 
 /// The host's shape of an imported interface of ours, none for WASI, or why nothing provides it.
@@ -199,7 +228,10 @@ mod tests {
     #[test]
     fn the_world_has_every_seam_and_import() {
         let shapes = shapes();
-        assert_eq!(shapes.exports.keys().cloned().collect::<std::collections::BTreeSet<_>>(), seam_interfaces().into_iter().collect());
+        assert_eq!(
+            shapes.exports.keys().cloned().collect::<std::collections::BTreeSet<_>>(),
+            seam_interfaces().into_iter().collect()
+        );
         let functions = |name: &str| shapes.imports[name].keys().cloned().collect::<Vec<_>>();
         assert_eq!(functions("dsh:llm/model@0.1.0"), ["generate"]);
         assert_eq!(functions("dsh:plugin/state@0.1.0"), ["get", "keys", "remove", "set"]);
@@ -209,13 +241,20 @@ mod tests {
     #[test]
     fn exports_are_seams_or_say_why_not() {
         let check = |name: &str, expect: Result<Option<Seam>, &str>| {
-            assert_eq!(seam_of_export(name).map_err(|refusal| refusal.to_string()), expect.map_err(str::to_owned), "{name}");
+            assert_eq!(
+                seam_of_export(name).map_err(|refusal| refusal.to_string()),
+                expect.map_err(str::to_owned),
+                "{name}"
+            );
         };
         check("dsh:agent/request@0.1.0", Ok(Some(Seam::Request)));
         check("dsh:agent/request@0.1.7", Ok(Some(Seam::Request)));
         check("wasi:cli/run@0.2.6", Ok(None));
         check("init", Ok(None));
-        check("dsh:agent/request@0.2.0", Err("the component exports `dsh:agent/request@0.2.0`, and this host takes `dsh:agent/request@0.1.0`"));
+        check(
+            "dsh:agent/request@0.2.0",
+            Err("the component exports `dsh:agent/request@0.2.0`, and this host takes `dsh:agent/request@0.1.0`"),
+        );
         let unknown = seam_of_export("dsh:tools/gaurd@0.1.0").expect_err("no such seam");
         assert_eq!(unknown.hint(), "did you mean `dsh:tools/guard@0.1.0`?");
     }

@@ -1,9 +1,9 @@
 //! Values of the contract to values of the host and back, in one place. What comes from a guest is checked here: JSON texts parse, blocks
 //! of other kinds have a type, numbers are finite. What cannot be said in the host's words is [`IllFormed`], with the field's name.
 
+use crate::words as seam;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use crate::words as seam;
 use serde_json::Value;
 
 use crate::bindings::dsh::agent::agent_types as agent;
@@ -99,12 +99,15 @@ pub(crate) fn blocks_in(field: &str, blocks: Vec<llm::ContentBlock>) -> Result<V
 
 fn block(block: &seam::ContentBlock) -> llm::ContentBlock {
     match block {
-        seam::ContentBlock::Text(text) => {
-            llm::ContentBlock::Text(llm::TextBlock { text: text.text.clone(), cache: cache(text.cache), opaque: text_of(text.opaque.as_ref()) })
-        }
-        seam::ContentBlock::Reasoning(text) => {
-            llm::ContentBlock::Reasoning(llm::ReasoningBlock { text: text.text.clone(), opaque: text_of(text.opaque.as_ref()) })
-        }
+        seam::ContentBlock::Text(text) => llm::ContentBlock::Text(llm::TextBlock {
+            text: text.text.clone(),
+            cache: cache(text.cache),
+            opaque: text_of(text.opaque.as_ref()),
+        }),
+        seam::ContentBlock::Reasoning(text) => llm::ContentBlock::Reasoning(llm::ReasoningBlock {
+            text: text.text.clone(),
+            opaque: text_of(text.opaque.as_ref()),
+        }),
         seam::ContentBlock::ToolCall(call) => llm::ContentBlock::ToolCall(tool_call(call)),
         seam::ContentBlock::ToolResult(result) => llm::ContentBlock::ToolResult(llm::ToolResult {
             call_id: result.call_id.clone(),
@@ -120,9 +123,11 @@ fn block(block: &seam::ContentBlock) -> llm::ContentBlock {
 fn block_in(field: &str, block: llm::ContentBlock) -> Result<seam::ContentBlock> {
     let opaque = |text: Option<String>| optional_json(&format!("{field}.opaque"), text.as_deref());
     Ok(match block {
-        llm::ContentBlock::Text(text) => {
-            seam::ContentBlock::Text(seam::TextBlock { text: text.text, cache: cache_in(text.cache), opaque: opaque(text.opaque)? })
-        }
+        llm::ContentBlock::Text(text) => seam::ContentBlock::Text(seam::TextBlock {
+            text: text.text,
+            cache: cache_in(text.cache),
+            opaque: opaque(text.opaque)?,
+        }),
         llm::ContentBlock::Reasoning(text) => {
             seam::ContentBlock::Reasoning(seam::ReasoningBlock { text: text.text, opaque: opaque(text.opaque)? })
         }
@@ -144,7 +149,9 @@ fn other_in<T: serde::de::DeserializeOwned>(field: &str, text: &str) -> Result<V
     let value = json(field, text)?;
     match value.get("type").and_then(Value::as_str) {
         None => Err(IllFormed::new(field, "is no block: a block is an object with a `type`")),
-        Some(ours) if OURS.contains(&ours) => Err(IllFormed::new(field, format!("has type `{ours}`, which has a case of its own"))),
+        Some(ours) if OURS.contains(&ours) => {
+            Err(IllFormed::new(field, format!("has type `{ours}`, which has a case of its own")))
+        }
         Some(_) => Ok(value),
     }
 }
@@ -155,7 +162,12 @@ fn image(image: &seam::ImageBlock) -> llm::ImageBlock {
         // What an adapter or a person put in as base64 may not decode; the guest then gets no bytes rather than none of the block.
         seam::ImageSource::Data(data) => llm::ImageSource::Bytes(STANDARD.decode(data).unwrap_or_default()),
     };
-    llm::ImageBlock { source, mime_type: image.mime_type.clone(), cache: cache(image.cache), opaque: text_of(image.opaque.as_ref()) }
+    llm::ImageBlock {
+        source,
+        mime_type: image.mime_type.clone(),
+        cache: cache(image.cache),
+        opaque: text_of(image.opaque.as_ref()),
+    }
 }
 
 fn image_in(field: &str, image: llm::ImageBlock) -> Result<seam::ImageBlock> {
@@ -168,7 +180,12 @@ fn image_in(field: &str, image: llm::ImageBlock) -> Result<seam::ImageBlock> {
 }
 
 pub(crate) fn tool_call(call: &seam::ToolCall) -> llm::ToolCall {
-    llm::ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.clone(), opaque: text_of(call.opaque.as_ref()) }
+    llm::ToolCall {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        arguments: call.arguments.clone(),
+        opaque: text_of(call.opaque.as_ref()),
+    }
 }
 
 pub(crate) fn tool_call_in(field: &str, call: llm::ToolCall) -> Result<seam::ToolCall> {
@@ -266,7 +283,8 @@ pub(crate) fn sampling_in(sampling: llm::Sampling) -> Result<seam::Sampling> {
 }
 
 pub(crate) fn outline(message: &seam::ModelMessage) -> agent::MessageOutline {
-    let calls = message.message.tool_calls().map(|call| agent::CallOutline { id: call.id.clone(), name: call.name.clone() });
+    let calls =
+        message.message.tool_calls().map(|call| agent::CallOutline { id: call.id.clone(), name: call.name.clone() });
     let results = message.message.tool_results().map(|result| agent::ResultOutline {
         call_id: result.call_id.clone(),
         bytes: clamp(result_bytes(&result.content)),
@@ -370,7 +388,11 @@ pub(crate) fn annotations(annotations: seam::Annotations) -> tools::Annotations 
 }
 
 pub(crate) fn tool_info(info: &seam::ToolInfo) -> tools::ToolInfo {
-    tools::ToolInfo { name: info.name.clone(), plugin: info.plugin.as_str().to_owned(), annotations: annotations(info.annotations) }
+    tools::ToolInfo {
+        name: info.name.clone(),
+        plugin: info.plugin.as_str().to_owned(),
+        annotations: annotations(info.annotations),
+    }
 }
 
 pub(crate) fn definition(definition: &seam::ToolDefinition) -> tools::Definition {
@@ -413,7 +435,8 @@ pub(crate) fn outcome_in(plugin: &seam::PluginName, outcome: tools::Outcome) -> 
 
 /// A code that a plugin may set, or `tool-failed`.
 pub(crate) fn outcome_code(plugin: &seam::PluginName, code: Option<&str>) -> String {
-    let own = |code: &str| code.strip_prefix(plugin.as_str()).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_code);
+    let own =
+        |code: &str| code.strip_prefix(plugin.as_str()).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_code);
     match code {
         Some(code) if code == "denied" || own(code) => code.to_owned(),
         _ => "tool-failed".to_owned(),
@@ -423,7 +446,9 @@ pub(crate) fn outcome_code(plugin: &seam::PluginName, code: Option<&str>) -> Str
 /// Kebab-case, and short enough to be a code.
 fn is_code(text: &str) -> bool {
     const LONGEST: usize = 64;
-    !text.is_empty() && text.len() <= LONGEST && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    !text.is_empty()
+        && text.len() <= LONGEST
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 pub(crate) fn question_in(question: tools::Question) -> seam::Question {
@@ -503,7 +528,13 @@ pub(crate) fn command_in(command: process::Command) -> seam::ProcessCommand {
 }
 
 pub(crate) fn exit(exit: seam::ProcessExit) -> process::Exit {
-    process::Exit { code: exit.code, stdout: exit.stdout, stderr: exit.stderr, timed_out: exit.timed_out, truncated: exit.truncated }
+    process::Exit {
+        code: exit.code,
+        stdout: exit.stdout,
+        stderr: exit.stderr,
+        timed_out: exit.timed_out,
+        truncated: exit.truncated,
+    }
 }
 
 pub(crate) fn generate_in(request: model::GenerateRequest) -> Result<seam::GenerateRequest> {
@@ -517,7 +548,11 @@ pub(crate) fn generate_in(request: model::GenerateRequest) -> Result<seam::Gener
 }
 
 pub(crate) fn generated(response: &seam::GenerateResponse) -> model::GenerateResponse {
-    model::GenerateResponse { message: message(&response.message), usage: response.usage.map(usage), finish: finish(&response.finish) }
+    model::GenerateResponse {
+        message: message(&response.message),
+        usage: response.usage.map(usage),
+        finish: finish(&response.finish),
+    }
 }
 
 pub(crate) fn part_in(part: section::Part) -> seam::Section {
@@ -535,7 +570,9 @@ mod tests {
             let before: seam::Message = serde_json::from_value(value).expect("a message");
             assert_eq!(message_in("message", message(&before)), Ok(before));
         };
-        check(json!({"role": "user", "content": [{"type": "text", "text": "hi", "cache": "ephemeral", "opaque": {"a": 1.5}}]}));
+        check(
+            json!({"role": "user", "content": [{"type": "text", "text": "hi", "cache": "ephemeral", "opaque": {"a": 1.5}}]}),
+        );
         check(json!({"role": "assistant", "content": [
             {"type": "reasoning", "text": "hm", "opaque": "sig"},
             {"type": "tool-call", "id": "1", "name": "t", "arguments": "{not json"},
@@ -553,9 +590,15 @@ mod tests {
             assert_eq!(blocks_in("content", vec![block]).expect_err("ill-formed").to_string(), expect);
         };
         let text = |opaque: &str| llm::TextBlock { text: String::new(), cache: None, opaque: Some(opaque.into()) };
-        check(llm::ContentBlock::Text(text("{")), "`content[0].opaque` is not valid JSON: EOF while parsing an object at line 1 column 1");
+        check(
+            llm::ContentBlock::Text(text("{")),
+            "`content[0].opaque` is not valid JSON: EOF while parsing an object at line 1 column 1",
+        );
         check(llm::ContentBlock::Other("3".into()), "`content[0]` is no block: a block is an object with a `type`");
-        check(llm::ContentBlock::Other(r#"{"type":"text"}"#.into()), "`content[0]` has type `text`, which has a case of its own");
+        check(
+            llm::ContentBlock::Other(r#"{"type":"text"}"#.into()),
+            "`content[0]` has type `text`, which has a case of its own",
+        );
     }
 
     #[test]

@@ -207,7 +207,8 @@ impl Inner {
             Some(component) => component,
             None => self.compile_now(plugin, bytes, &inspection, &key)?,
         };
-        let pre = self.linker.instantiate_pre(&component).map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
+        let pre =
+            self.linker.instantiate_pre(&component).map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
         Ok(Compiled { inspection, pre })
     }
 
@@ -226,14 +227,21 @@ impl Inner {
         }
     }
 
-    fn compile_now(&self, plugin: &str, bytes: &[u8], inspection: &Inspection, key: &Key) -> Result<Component, Refusal> {
+    fn compile_now(
+        &self,
+        plugin: &str,
+        bytes: &[u8],
+        inspection: &Inspection,
+        key: &Key,
+    ) -> Result<Component, Refusal> {
         check_shapes(bytes, inspection)?;
         let compiling = Compiling { plugin, bytes: bytes.len(), cached: self.cache.is_some() };
         if let Some(notice) = &self.on_compile {
             notice(&compiling);
         }
         tracing::info!("{compiling}");
-        let component = Component::from_binary(&self.engine, bytes).map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
+        let component = Component::from_binary(&self.engine, bytes)
+            .map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
         if let Some(cache) = &self.cache {
             match component.serialize() {
                 Ok(code) => cache.store(key, &code),

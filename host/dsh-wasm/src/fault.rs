@@ -43,7 +43,11 @@ impl Fault {
 
     /// The guest answered a failure where that is not an answer but a failing.
     pub(crate) fn answered(failure: &Failure) -> Self {
-        let message = if failure.code.is_empty() { failure.message.clone() } else { format!("{} (`{}`)", failure.message, failure.code) };
+        let message = if failure.code.is_empty() {
+            failure.message.clone()
+        } else {
+            format!("{} (`{}`)", failure.message, failure.code)
+        };
         Self::Error { code: Some(failure.code.clone()), message }
     }
 
@@ -59,11 +63,20 @@ impl Fault {
             Self::Limit(message) => (FailureKind::Limit, None, message),
             Self::Overtime(overrun) => (FailureKind::Limit, None, overrun.to_string()),
             Self::Aborted => {
-                let message = format!("it did not return within {} s after the turn was aborted and was stopped", ABORT_GRACE.as_secs());
+                let message = format!(
+                    "it did not return within {} s after the turn was aborted and was stopped",
+                    ABORT_GRACE.as_secs()
+                );
                 (FailureKind::Limit, None, message)
             }
         };
-        PluginError { plugin: plugin.clone(), seam, kind, message: shorten(&clean_lines(&message)), code: code.map(|code| shorten(&clean(code.as_bytes()))) }
+        PluginError {
+            plugin: plugin.clone(),
+            seam,
+            kind,
+            message: shorten(&clean_lines(&message)),
+            code: code.map(|code| shorten(&clean(code.as_bytes()))),
+        }
     }
 
     /// What an error of the engine means. `refused` is what the limiter refused in this call, `lines` the guest's last lines.
@@ -82,7 +95,9 @@ impl Fault {
                 Some(HandleError::TooMany) => return Self::Limit(HandleError::TooMany.to_string()),
                 None => {}
             }
-            if cause.downcast_ref::<OutputLimit>().is_some() || cause.to_string().contains("fuel allocated for hostcalls") {
+            if cause.downcast_ref::<OutputLimit>().is_some()
+                || cause.to_string().contains("fuel allocated for hostcalls")
+            {
                 return Self::Limit("it handed more data to the host than the limit `output-mib`".into());
             }
             if let Some(full) = cause.downcast_ref::<PoolConcurrencyLimitError>() {
@@ -138,16 +153,32 @@ mod tests {
     fn errors_of_the_engine_become_words() {
         let check = |error: wasmtime::Error, expect: Fault| assert_eq!(Fault::of(&error, None, &[]), expect);
         check(Trap::UnreachableCodeReached.into(), Fault::Trap("it panicked or aborted".into()));
-        check(wasmtime::Error::new(HandleError::Dead).context("error while executing"), Fault::Trap(HandleError::Dead.to_string()));
-        check(wasmtime::Error::new(Overrun::Cpu { name: "cpu-ms", ms: 5 }), Fault::Limit("it computed for longer than the limit `cpu-ms` of 5 ms".into()));
-        check(wasmtime::Error::new(Bound::HostCalls(3)), Fault::Limit("it made more than 3 calls to the host in one call".into()));
+        check(
+            wasmtime::Error::new(HandleError::Dead).context("error while executing"),
+            Fault::Trap(HandleError::Dead.to_string()),
+        );
+        check(
+            wasmtime::Error::new(Overrun::Cpu { name: "cpu-ms", ms: 5 }),
+            Fault::Limit("it computed for longer than the limit `cpu-ms` of 5 ms".into()),
+        );
+        check(
+            wasmtime::Error::new(Bound::HostCalls(3)),
+            Fault::Limit("it made more than 3 calls to the host in one call".into()),
+        );
         check(wasmtime_wasi::I32Exit(3).into(), Fault::Trap("it exited with code 3 in the middle of a call".into()));
     }
 
     #[test]
     fn the_last_lines_explain_a_trap() {
-        let fault = Fault::of(&Trap::UnreachableCodeReached.into(), None, &["thread panicked at x.rs:1".into(), "no such rule".into()]);
-        assert_eq!(fault, Fault::Trap("it panicked or aborted; its last lines: thread panicked at x.rs:1 | no such rule".into()));
+        let fault = Fault::of(
+            &Trap::UnreachableCodeReached.into(),
+            None,
+            &["thread panicked at x.rs:1".into(), "no such rule".into()],
+        );
+        assert_eq!(
+            fault,
+            Fault::Trap("it panicked or aborted; its last lines: thread panicked at x.rs:1 | no such rule".into())
+        );
     }
 
     #[test]

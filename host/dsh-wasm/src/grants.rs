@@ -56,7 +56,8 @@ impl NetRule {
     pub fn allows(&self, host: &str, port: u16, tls: bool) -> bool {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         let host_fits = if self.subdomains {
-            host.strip_suffix(&self.host).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.') && !rest.starts_with('.'))
+            host.strip_suffix(&self.host)
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.') && !rest.starts_with('.'))
         } else {
             host == self.host
         };
@@ -78,7 +79,8 @@ pub struct GrantError {
     pub why: String,
 }
 
-const NAMES: [&str; 9] = ["llm", "session", "inbox", "approval", "process", "fs:read:PATH", "fs:write:PATH", "net:HOST[:PORT]", "env:NAME"];
+const NAMES: [&str; 9] =
+    ["llm", "session", "inbox", "approval", "process", "fs:read:PATH", "fs:write:PATH", "net:HOST[:PORT]", "env:NAME"];
 
 impl FromStr for Grant {
     type Err = GrantError;
@@ -101,7 +103,9 @@ impl FromStr for Grant {
                 Some(("read", path)) => Ok(Self::FsRead(parse_path(path).map_err(bad)?)),
                 Some(("write", path)) => Ok(Self::FsWrite(parse_path(path).map_err(bad)?)),
                 Some((other, _)) => error(format!("`fs:{other}` is unknown; write `fs:read:PATH` or `fs:write:PATH`")),
-                None => error("a path is missing; write `fs:read:PATH` or `fs:write:PATH`, `.` for the whole workspace".into()),
+                None => error(
+                    "a path is missing; write `fs:read:PATH` or `fs:write:PATH`, `.` for the whole workspace".into(),
+                ),
             },
             "net" => Ok(Self::Net(parse_net(rest.unwrap_or("")).map_err(bad)?)),
             "env" => Ok(Self::Env(parse_env(rest.unwrap_or("")).map_err(bad)?)),
@@ -112,7 +116,11 @@ impl FromStr for Grant {
 
 fn unknown(word: &str) -> String {
     let words = ["llm", "session", "inbox", "approval", "process", "fs", "net", "env"];
-    let near = words.iter().map(|known| (crate::contract::distance(word, known), known)).min().filter(|(distance, _)| *distance <= 2);
+    let near = words
+        .iter()
+        .map(|known| (crate::contract::distance(word, known), known))
+        .min()
+        .filter(|(distance, _)| *distance <= 2);
     let all = NAMES.map(|name| format!("`{name}`")).join(", ");
     match near {
         Some((_, known)) => format!("did you mean `{known}`? There are {all}"),
@@ -132,7 +140,9 @@ fn parse_path(path: &str) -> Result<GrantPath, String> {
 
 fn parse_net(text: &str) -> Result<NetRule, String> {
     if text.contains("//") || text.contains('@') || text.contains('?') {
-        return Err("write a host and at most a port, no address: `net:api.example.com` or `net:api.example.com:8443`".into());
+        return Err(
+            "write a host and at most a port, no address: `net:api.example.com` or `net:api.example.com:8443`".into()
+        );
     }
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
@@ -140,22 +150,35 @@ fn parse_net(text: &str) -> Result<NetRule, String> {
             Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or("behind `]` only `:PORT` may stand")?)),
             None => return Err("the closing `]` is missing; write `net:[::1]:80`".into()),
         },
-        None if text.matches(':').count() > 1 => return Err("an IPv6 address stands in brackets: `net:[::1]:80`".into()),
+        None if text.matches(':').count() > 1 => {
+            return Err("an IPv6 address stands in brackets: `net:[::1]:80`".into());
+        }
         None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
     };
     let port = match port {
         None => None,
-        Some(port) => Some(port.parse::<u16>().ok().filter(|port| *port != 0).ok_or_else(|| format!("`{port}` is no port (1 to 65535)"))?),
+        Some(port) => Some(
+            port.parse::<u16>()
+                .ok()
+                .filter(|port| *port != 0)
+                .ok_or_else(|| format!("`{port}` is no port (1 to 65535)"))?,
+        ),
     };
     let (host, subdomains) = host.strip_prefix("*.").map_or((host, false), |rest| (rest, true));
     let is_ipv6 = text.starts_with('[');
     let valid = if is_ipv6 {
         host.parse::<std::net::Ipv6Addr>().is_ok() && !subdomains
     } else {
-        !host.is_empty() && host.split('.').all(|label| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'))
+        !host.is_empty()
+            && host.split('.').all(|label| {
+                !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+            })
     };
     if !valid {
-        return Err("that is no host; write `net:api.example.com`, `net:*.example.com`, `net:127.0.0.1:8080` or `net:[::1]:80`".into());
+        return Err(
+            "that is no host; write `net:api.example.com`, `net:*.example.com`, `net:127.0.0.1:8080` or `net:[::1]:80`"
+                .into(),
+        );
     }
     let host = match host.parse::<std::net::Ipv6Addr>() {
         Ok(address) => address.to_string(),
@@ -226,14 +249,18 @@ impl Grants {
     /// What is left below a plugin's ceiling, and what the ceiling took away.
     pub(crate) fn below(self, ceiling: Option<&[CeilingEntry]>) -> (Self, Vec<Grant>) {
         let Some(ceiling) = ceiling else { return (self, Vec::new()) };
-        let (kept, taken) = self.0.into_iter().partition(|grant| ceiling.iter().any(|entry| covers(&entry.capability, &grant.to_string())));
+        let (kept, taken) = self
+            .0
+            .into_iter()
+            .partition(|grant| ceiling.iter().any(|entry| covers(&entry.capability, &grant.to_string())));
         (Self(kept), taken)
     }
 }
 
 /// Whether a line of a ceiling covers a grant: it is the grant, or its first words. Writing includes reading.
 fn covers(ceiling: &str, grant: &str) -> bool {
-    let covered = |ceiling: &str| grant == ceiling || grant.strip_prefix(ceiling).is_some_and(|rest| rest.starts_with(':'));
+    let covered =
+        |ceiling: &str| grant == ceiling || grant.strip_prefix(ceiling).is_some_and(|rest| rest.starts_with(':'));
     covered(ceiling) || ceiling.strip_prefix("fs:write").is_some_and(|rest| covered(&format!("fs:read{rest}")))
 }
 
@@ -244,7 +271,17 @@ mod tests {
     #[test]
     fn grants_are_read_and_written_alike() {
         let check = |text: &str| assert_eq!(text.parse::<Grant>().expect("a grant").to_string(), text);
-        for text in ["llm", "session", "inbox", "approval", "process", "fs:read:.", "fs:write:docs/", "env:TERM", "net:api.example.com"] {
+        for text in [
+            "llm",
+            "session",
+            "inbox",
+            "approval",
+            "process",
+            "fs:read:.",
+            "fs:write:docs/",
+            "env:TERM",
+            "net:api.example.com",
+        ] {
             check(text);
         }
         check("net:*.example.com:8443");
@@ -299,7 +336,8 @@ mod tests {
     #[test]
     fn a_ceiling_only_takes_away() {
         let check = |ceiling: &[&str], grant: &str, kept: bool| {
-            let ceiling: Vec<_> = ceiling.iter().map(|c| CeilingEntry { capability: (*c).into(), reason: String::new() }).collect();
+            let ceiling: Vec<_> =
+                ceiling.iter().map(|c| CeilingEntry { capability: (*c).into(), reason: String::new() }).collect();
             let (left, taken) = Grants::new([grant.parse().expect("a grant")]).below(Some(&ceiling));
             assert_eq!((left.0.len(), taken.len()), if kept { (1, 0) } else { (0, 1) }, "{ceiling:?} {grant}");
         };

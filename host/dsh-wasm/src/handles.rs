@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use crate::words::{
-    Execution, Message, Next, Outcome, Profile, Request, RequestDraft, RequestError, StepResult, ToolsExecute, TurnContinuation,
+    Execution, Message, Next, Outcome, Profile, Request, RequestDraft, RequestError, StepResult, ToolsExecute,
+    TurnContinuation,
 };
 use wasmtime::component::Resource;
 
@@ -107,7 +108,8 @@ pub(crate) struct Handles {
 impl Handles {
     /// Hands a thing to the guest.
     pub(crate) fn give<T: Behind>(&mut self, thing: T) -> Result<Resource<T>, HandleError> {
-        let number = self.base.checked_add(u32::try_from(self.entries.len()).unwrap_or(u32::MAX)).ok_or(HandleError::TooMany)?;
+        let number =
+            self.base.checked_add(u32::try_from(self.entries.len()).unwrap_or(u32::MAX)).ok_or(HandleError::TooMany)?;
         if self.held >= MAX_HANDLES {
             return Err(HandleError::TooMany);
         }

@@ -166,7 +166,9 @@ fn cut(missing: usize) -> Refusal {
 }
 
 fn parse_ceiling(data: &[u8]) -> Result<Vec<CeilingEntry>, Refusal> {
-    serde_json::from_slice(data).map_err(|error| Refusal::Invalid { detail: format!("its section `{CEILING_SECTION}` is not a list of capabilities with reasons: {error}") })
+    serde_json::from_slice(data).map_err(|error| Refusal::Invalid {
+        detail: format!("its section `{CEILING_SECTION}` is not a list of capabilities with reasons: {error}"),
+    })
 }
 
 fn reader_error(error: &wasmparser::BinaryReaderError) -> Refusal {
@@ -177,7 +179,13 @@ fn reader_error(error: &wasmparser::BinaryReaderError) -> Refusal {
 /// The features that the engine has on: what is standard, without threads and without the component model's async parts.
 fn features() -> WasmFeatures {
     let mut features = WasmFeatures::default();
-    for off in [WasmFeatures::THREADS, WasmFeatures::CM_ASYNC, WasmFeatures::GC, WasmFeatures::EXCEPTIONS, WasmFeatures::LEGACY_EXCEPTIONS] {
+    for off in [
+        WasmFeatures::THREADS,
+        WasmFeatures::CM_ASYNC,
+        WasmFeatures::GC,
+        WasmFeatures::EXCEPTIONS,
+        WasmFeatures::LEGACY_EXCEPTIONS,
+    ] {
         features.remove(off);
     }
     features

@@ -85,12 +85,20 @@ impl Mold {
             Err(stopped) => return Err(stopped),
         };
         store.data().output.end_call();
-        let guests = self.indices.load(&mut store, &instance).map_err(|error| Fault::error(format!("its exports do not fit: {error:#}")))?;
+        let guests = self
+            .indices
+            .load(&mut store, &instance)
+            .map_err(|error| Fault::error(format!("its exports do not fit: {error:#}")))?;
         Ok(Box::new(Instance { store, guests }))
     }
 
     /// Calls `instance` by `body`, which gives it back with what the guest returned.
-    pub(crate) async fn call<R, Fut>(&self, mut instance: Box<Instance>, terms: Terms, body: impl FnOnce(Box<Instance>) -> Fut) -> Result<Returned<R>, Fault>
+    pub(crate) async fn call<R, Fut>(
+        &self,
+        mut instance: Box<Instance>,
+        terms: Terms,
+        body: impl FnOnce(Box<Instance>) -> Fut,
+    ) -> Result<Returned<R>, Fault>
     where
         Fut: Future<Output = (Box<Instance>, wasmtime::Result<R>)>,
     {
@@ -101,8 +109,9 @@ impl Mold {
         instance.store.data_mut().call = terms.call;
         begin(&mut instance.store, &terms.budget, terms.tool);
         let clock = instance.store.data().clock.clone();
-        let (mut instance, result) = guarded(&clock, cancel.as_ref(), body(instance)).await?;
+        let made = guarded(&clock, cancel.as_ref(), body(instance)).await;
         output.end_call();
+        let (mut instance, result) = made?;
         self.receipt(&instance.store);
         self.report_refusals(&mut instance.store, session.as_deref()).await;
         match result {
@@ -166,7 +175,11 @@ fn fault(store: &Store<GuestState>, error: &wasmtime::Error) -> Fault {
 }
 
 /// Polls `inner` under the wall clock, and for [`ABORT_GRACE`] after `cancel`. No timer is made while the guest does not wait.
-async fn guarded<F: Future>(clock: &CallClock, cancel: Option<&CancellationToken>, inner: F) -> Result<F::Output, Fault> {
+async fn guarded<F: Future>(
+    clock: &CallClock,
+    cancel: Option<&CancellationToken>,
+    inner: F,
+) -> Result<F::Output, Fault> {
     let mut inner = pin!(inner);
     let mut cancelled = pin!(async {
         match cancel {

@@ -17,7 +17,9 @@ pub(crate) enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Memory { limit_mib, wanted_mib } => write!(f, "memory limit {limit_mib} MiB (`memory-mib`): it asked for {wanted_mib} MiB"),
+            Self::Memory { limit_mib, wanted_mib } => {
+                write!(f, "memory limit {limit_mib} MiB (`memory-mib`): it asked for {wanted_mib} MiB")
+            }
             Self::Table { wanted } => write!(f, "table limit {MAX_TABLE_ELEMENTS} elements: it asked for {wanted}"),
         }
     }
@@ -96,7 +98,10 @@ mod tests {
         assert!(limiter.memory_growing(0, MIB, None).expect("no error"));
         assert!(limiter.memory_growing(0, MIB, None).expect("no error"));
         assert!(!limiter.memory_growing(MIB, 2 * MIB, None).expect("no error"));
-        assert_eq!(limiter.refused().map(ToString::to_string).as_deref(), Some("memory limit 2 MiB (`memory-mib`): it asked for 3 MiB"));
+        assert_eq!(
+            limiter.refused().map(ToString::to_string).as_deref(),
+            Some("memory limit 2 MiB (`memory-mib`): it asked for 3 MiB")
+        );
         limiter.begin_call();
         assert_eq!((limiter.refused(), limiter.peak()), (None, 2 * MIB));
     }

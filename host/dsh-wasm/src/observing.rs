@@ -112,7 +112,11 @@ impl Attachment {
             }
             observing.busy = true;
             // Read before the new ones are added: those are told below.
-            let again: Vec<_> = if std::mem::take(&mut observing.lost) { observing.since_flush.iter().cloned().collect() } else { Vec::new() };
+            let again: Vec<_> = if std::mem::take(&mut observing.lost) {
+                observing.since_flush.iter().cloned().collect()
+            } else {
+                Vec::new()
+            };
             if self.mold.indices.has(Seam::Flush) {
                 observing.keep(entries);
             }

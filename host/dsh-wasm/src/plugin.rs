@@ -20,7 +20,10 @@ use crate::limits::{Limits, MAX_TOOLS};
 use crate::refusal::Refusal;
 use crate::store::Call;
 use crate::wasi::fs::{GrantedDir, open_granted};
-use crate::words::{Access, Attached, Failure, FailureMode, Plugin, PluginContext, PluginError, PluginName, Profile, Seam, ToolDefinition};
+use crate::words::{
+    Access, Attached, Failure, FailureMode, Plugin, PluginContext, PluginError, PluginName, Profile, Seam,
+    ToolDefinition,
+};
 
 /// How a plugin is to be loaded.
 #[derive(Debug, Clone)]
@@ -98,7 +101,9 @@ impl LoadError {
         match self {
             Self::Refused(refusal) => refusal.hint(),
             Self::NoSuchSeam { .. } => "leave it out of `seams`, or use a plugin that exports it".into(),
-            Self::Directory { grant: Grant::FsRead(_), .. } => "make the directory, or grant one that is there; paths are relative to the workspace".into(),
+            Self::Directory { grant: Grant::FsRead(_), .. } => {
+                "make the directory, or grant one that is there; paths are relative to the workspace".into()
+            }
             Self::Directory { .. } => "grant a directory inside the workspace that can be made and opened".into(),
             Self::Config { .. } => "see `dsh-host plugin inspect` for the plugin's configuration schema".into(),
             Self::Failed(_) | Self::Description { .. } => "this is a fault of the plugin: tell its author".into(),
@@ -115,7 +120,9 @@ impl fmt::Display for LoadError {
                 write!(f, "`seams` names `{seam}`, which the plugin does not export; it exports {exports}")
             }
             Self::Directory { grant, why } => write!(f, "the grant `{grant}` cannot be given: {why}"),
-            Self::Config { failure } => write!(f, "the plugin rejects its configuration: {}", shorten(&failure.message)),
+            Self::Config { failure } => {
+                write!(f, "the plugin rejects its configuration: {}", shorten(&failure.message))
+            }
             Self::Failed(error) => write!(f, "{error}"),
             Self::Description { why } => write!(f, "the plugin describes itself wrongly: {why}"),
         }
@@ -145,7 +152,10 @@ pub(crate) struct Core {
 
 impl Core {
     /// The granted environment variables that the profile lets through.
-    pub(crate) fn visible_env<'a>(&'a self, profile: Option<&'a Profile>) -> impl Iterator<Item = &'a (String, String)> {
+    pub(crate) fn visible_env<'a>(
+        &'a self,
+        profile: Option<&'a Profile>,
+    ) -> impl Iterator<Item = &'a (String, String)> {
         self.env.iter().filter(move |(name, _)| profile.is_none_or(|profile| in_patterns(&profile.env, name)))
     }
 
@@ -168,7 +178,10 @@ impl Core {
         if let Some(session) = session {
             session.refused(&grant.to_string(), &option).await;
         }
-        Failure::new("not-granted", format!("plugin `{}` was not granted `{grant}`; the operator can allow it with `{option}`", self.name))
+        Failure::new(
+            "not-granted",
+            format!("plugin `{}` was not granted `{grant}`; the operator can allow it with `{option}`", self.name),
+        )
     }
 }
 
@@ -192,7 +205,10 @@ pub struct WasmPlugin {
 
 impl fmt::Debug for WasmPlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WasmPlugin").field("name", &self.mold.core.name).field("seams", &self.seams).finish_non_exhaustive()
+        f.debug_struct("WasmPlugin")
+            .field("name", &self.mold.core.name)
+            .field("seams", &self.seams)
+            .finish_non_exhaustive()
     }
 }
 
@@ -230,7 +246,8 @@ impl Engine {
             grants,
             dirs,
         };
-        let indices = Indices::new(&compiled.pre, &seams).map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
+        let indices =
+            Indices::new(&compiled.pre, &seams).map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
         let mold = Mold { engine: self.inner.clone(), core: Arc::new(core), pre: compiled.pre, indices };
         let mut asking = Asking::new(&mold);
         asking.configure().await?;
@@ -267,7 +284,8 @@ impl Engine {
             grants: spec.grants,
             dirs: Vec::new(),
         };
-        let indices = Indices::new(&compiled.pre, &inspection.seams).map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
+        let indices = Indices::new(&compiled.pre, &inspection.seams)
+            .map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
         let mold = Mold { engine: self.inner.clone(), core: Arc::new(core), pre: compiled.pre, indices };
         let mut asking = Asking::new(&mold);
         let (tools, config_schema) = (asking.tools().await?, asking.schema().await?);
@@ -393,7 +411,9 @@ impl<'a> Asking<'a> {
             .await?;
         let wrong = |why: String| LoadError::Description { why };
         let tools = answer.map_err(|failure| {
-            LoadError::Failed(Fault::answered(&convert::failure_in(failure)).into_error(&self.mold.core.name, Seam::Provider))
+            LoadError::Failed(
+                Fault::answered(&convert::failure_in(failure)).into_error(&self.mold.core.name, Seam::Provider),
+            )
         })?;
         if tools.len() > MAX_TOOLS {
             return Err(wrong(format!("it has {} tools, and a plugin may have {MAX_TOOLS}", tools.len())));
@@ -449,7 +469,9 @@ impl WasmPlugin {
         for grant in &self.ungranted {
             tracing::warn!(target: "dsh::plugin", plugin = %name, "the grant `{grant}` is not given: the plugin declares that it will never need it");
         }
-        let sees = [Seam::Request, Seam::StepResult, Seam::Execute, Seam::Guard, Seam::Observer].into_iter().find(|seam| self.seams.contains(seam));
+        let sees = [Seam::Request, Seam::StepResult, Seam::Execute, Seam::Guard, Seam::Observer]
+            .into_iter()
+            .find(|seam| self.seams.contains(seam));
         if let (Some(seam), true) = (sees, self.mold.core.grants.has_net()) {
             tracing::warn!(target: "dsh::plugin", plugin = %name, "it can see what is said (`{seam}`) and may send it out (`net`)");
         }

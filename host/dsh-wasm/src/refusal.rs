@@ -132,14 +132,22 @@ impl Foreign {
 
     fn hint(self) -> &'static str {
         match self {
-            Self::JavaScript => "make a component of it first: `jco componentize plugin.js --wit wit -n plugin -o plugin.wasm`",
-            Self::Python => "make a component of it first: `componentize-py -d wit -w plugin componentize plugin -o plugin.wasm`",
-            Self::Rust => "build it first: `cargo build --release --target wasm32-wasip2`, then give the `.wasm` file under `target/`",
+            Self::JavaScript => {
+                "make a component of it first: `jco componentize plugin.js --wit wit -n plugin -o plugin.wasm`"
+            }
+            Self::Python => {
+                "make a component of it first: `componentize-py -d wit -w plugin componentize plugin -o plugin.wasm`"
+            }
+            Self::Rust => {
+                "build it first: `cargo build --release --target wasm32-wasip2`, then give the `.wasm` file under `target/`"
+            }
             Self::Html => "the download probably failed: open the file and read it, then fetch the component again",
             Self::GitLfs => "run `git lfs pull` to fetch the file itself",
             Self::Archive => "unpack it first and give the `.wasm` file inside",
             Self::Native => "build the plugin for the target `wasm32-wasip2` instead of for this machine",
-            Self::Json | Self::Unknown => "give the `.wasm` file that your build made; for Rust that is `cargo build --target wasm32-wasip2`",
+            Self::Json | Self::Unknown => {
+                "give the `.wasm` file that your build made; for Rust that is `cargo build --target wasm32-wasip2`"
+            }
         }
     }
 }
@@ -187,37 +195,68 @@ impl fmt::Display for Refusal {
         match self {
             Self::Empty => write!(f, "the file is empty; this host takes WebAssembly components"),
             Self::NotWasm(foreign) => {
-                write!(f, "not a WebAssembly component: it looks like {}; this host takes WebAssembly components", foreign.what())
+                write!(
+                    f,
+                    "not a WebAssembly component: it looks like {}; this host takes WebAssembly components",
+                    foreign.what()
+                )
             }
-            Self::Text => write!(f, "not a WebAssembly component: it is WebAssembly's text format; this host takes the binary format"),
+            Self::Text => write!(
+                f,
+                "not a WebAssembly component: it is WebAssembly's text format; this host takes the binary format"
+            ),
             Self::CoreModule { preview1 } => {
                 let with = if *preview1 { " for WASI preview 1" } else { "" };
                 write!(f, "it is a core module{with}, not a component; this host takes WebAssembly components")
             }
             Self::Precompiled => {
-                write!(f, "it is precompiled machine code, not a component; this host runs no machine code that it has not compiled itself")
+                write!(
+                    f,
+                    "it is precompiled machine code, not a component; this host runs no machine code that it has not compiled itself"
+                )
             }
             Self::OtherBinaryVersion { version } => {
-                write!(f, "its binary format {version:02x?} is not known here; this host takes components (`0d 00 01 00`)")
+                write!(
+                    f,
+                    "its binary format {version:02x?} is not known here; this host takes components (`0d 00 01 00`)"
+                )
             }
             Self::TooLarge { bytes } => {
                 let mib = crate::limits::MIB;
-                write!(f, "it has {} MiB; this host takes components of at most {} MiB", bytes / mib, crate::limits::MAX_COMPONENT_BYTES / mib)
+                write!(
+                    f,
+                    "it has {} MiB; this host takes components of at most {} MiB",
+                    bytes / mib,
+                    crate::limits::MAX_COMPONENT_BYTES / mib
+                )
             }
             Self::Truncated { detail } => write!(f, "the component is cut off: {detail}"),
             Self::Invalid { detail } => write!(f, "not a valid WebAssembly component: {detail}"),
             Self::Feature { detail } => write!(f, "it uses a part of WebAssembly that this host leaves off: {detail}"),
             Self::NoSeam { exports } => {
-                write!(f, "the component exports none of this host's seams: it exports {}; this host takes any of {}", list(exports), list(&crate::contract::seam_interfaces()))
+                write!(
+                    f,
+                    "the component exports none of this host's seams: it exports {}; this host takes any of {}",
+                    list(exports),
+                    list(&crate::contract::seam_interfaces())
+                )
             }
             Self::OtherVersion { found, expected } => {
                 write!(f, "the component exports `{found}`, and this host takes `{expected}`")
             }
             Self::UnknownSeam { found, .. } => {
-                write!(f, "the component exports `{found}`, which is no seam of this host; it takes any of {}", list(&crate::contract::seam_interfaces()))
+                write!(
+                    f,
+                    "the component exports `{found}`, which is no seam of this host; it takes any of {}",
+                    list(&crate::contract::seam_interfaces())
+                )
             }
             Self::UnknownImport { found, .. } => {
-                write!(f, "the component imports `{found}`, which this host never provides; it provides {}", list(&crate::contract::provided_packages()))
+                write!(
+                    f,
+                    "the component imports `{found}`, which this host never provides; it provides {}",
+                    list(&crate::contract::provided_packages())
+                )
             }
             Self::Shape { direction, interface, difference } => {
                 write!(f, "the component {direction} `{interface}` in another shape: {difference}")
@@ -266,7 +305,9 @@ pub(crate) fn classify(bytes: &[u8]) -> Result<(), Refusal> {
     Err(match std::str::from_utf8(head) {
         Ok(text) => classify_text(text),
         // A cut in the middle of a character is still text.
-        Err(error) if error.error_len().is_none() => classify_text(std::str::from_utf8(&head[..error.valid_up_to()]).unwrap_or("")),
+        Err(error) if error.error_len().is_none() => {
+            classify_text(std::str::from_utf8(&head[..error.valid_up_to()]).unwrap_or(""))
+        }
         Err(_) => Refusal::NotWasm(Foreign::Unknown),
     })
 }
@@ -294,7 +335,9 @@ fn classify_text(text: &str) -> Refusal {
         Foreign::Html
     } else if starts(&["version https://git-lfs"]) {
         Foreign::GitLfs
-    } else if starts(&["#!/usr/bin/env python", "from ", "def ", "class "]) && !code.contains('{') || text.contains("import wit_world") {
+    } else if starts(&["#!/usr/bin/env python", "from ", "def ", "class "]) && !code.contains('{')
+        || text.contains("import wit_world")
+    {
         Foreign::Python
     } else if starts(&["use ", "fn ", "pub ", "mod ", "#!["]) || text.contains("wit_bindgen::generate!") {
         Foreign::Rust
@@ -308,7 +351,21 @@ fn classify_text(text: &str) -> Refusal {
 }
 
 fn is_javascript(code: &str) -> bool {
-    let words = ["import ", "import{", "export ", "const ", "let ", "var ", "function ", "async function", "class ", "module.exports", "\"use strict\"", "'use strict'", "#!/usr/bin/env node"];
+    let words = [
+        "import ",
+        "import{",
+        "export ",
+        "const ",
+        "let ",
+        "var ",
+        "function ",
+        "async function",
+        "class ",
+        "module.exports",
+        "\"use strict\"",
+        "'use strict'",
+        "#!/usr/bin/env node",
+    ];
     code.lines().map(str::trim_start).any(|line| words.iter().any(|word| line.starts_with(word))) || code.contains("=>")
 }
 
@@ -318,7 +375,8 @@ fn without_leading_comments(mut text: &str) -> &str {
         text = text.trim_start_matches('\u{feff}').trim_start();
         if let Some(rest) = text.strip_prefix("/*") {
             text = rest.split_once("*/").map_or("", |(_, rest)| rest);
-        } else if text.starts_with("//") || (text.starts_with('#') && !text.starts_with("#!")) || text.starts_with(";;") {
+        } else if text.starts_with("//") || (text.starts_with('#') && !text.starts_with("#!")) || text.starts_with(";;")
+        {
             text = text.split_once('\n').map_or("", |(_, rest)| rest);
         } else {
             return text;
@@ -332,7 +390,9 @@ mod tests {
 
     #[test]
     fn files_that_are_no_component_are_named() {
-        let check = |bytes: &[u8], expect: Refusal| assert_eq!(classify(bytes), Err(expect), "{:?}", String::from_utf8_lossy(bytes));
+        let check = |bytes: &[u8], expect: Refusal| {
+            assert_eq!(classify(bytes), Err(expect), "{:?}", String::from_utf8_lossy(bytes))
+        };
         check(b"", Refusal::Empty);
         check(b"\0asm\x01\0\0\0", Refusal::CoreModule { preview1: false });
         check(b"\0asm\x01\0\0\0\x02 wasi_snapshot_preview1", Refusal::CoreModule { preview1: true });

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use wasmparser::component_types::{
-    ComponentAnyTypeId, ComponentDefinedType, ComponentEntityType, ComponentFuncTypeId, ComponentInstanceTypeId, ComponentValType, ResourceId,
+    ComponentAnyTypeId, ComponentDefinedType, ComponentEntityType, ComponentFuncTypeId, ComponentInstanceTypeId,
+    ComponentValType, ResourceId,
 };
 use wasmparser::types::TypesRef;
 
@@ -67,8 +68,16 @@ impl fmt::Display for Ty {
         let names = |names: &[String]| names.join(", ");
         match self {
             Self::Primitive(name) => write!(f, "`{name}`"),
-            Self::Record(fields) => write!(f, "a record {{{}}}", fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")),
-            Self::Variant(cases) => write!(f, "a variant {{{}}}", cases.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")),
+            Self::Record(fields) => write!(
+                f,
+                "a record {{{}}}",
+                fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+            ),
+            Self::Variant(cases) => write!(
+                f,
+                "a variant {{{}}}",
+                cases.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+            ),
             Self::List(item) => write!(f, "a list of {item}"),
             Self::Tuple(items) => write!(f, "a tuple of {}", items.len()),
             Self::Flags(flags) => write!(f, "flags {{{}}}", names(flags)),
@@ -127,16 +136,20 @@ impl<'a> Reader<'a> {
         };
         match &self.types[id] {
             ComponentDefinedType::Primitive(primitive) => Ty::Primitive(primitive.to_string()),
-            ComponentDefinedType::Record(record) => Ty::Record(record.fields.iter().map(|(name, ty)| (name.to_string(), self.ty(*ty))).collect()),
-            ComponentDefinedType::Variant(variant) => {
-                Ty::Variant(variant.cases.iter().map(|(name, case)| (name.to_string(), case.ty.map(|ty| self.ty(ty)))).collect())
+            ComponentDefinedType::Record(record) => {
+                Ty::Record(record.fields.iter().map(|(name, ty)| (name.to_string(), self.ty(*ty))).collect())
             }
+            ComponentDefinedType::Variant(variant) => Ty::Variant(
+                variant.cases.iter().map(|(name, case)| (name.to_string(), case.ty.map(|ty| self.ty(ty)))).collect(),
+            ),
             ComponentDefinedType::List(item) => Ty::List(Box::new(self.ty(*item))),
             ComponentDefinedType::Tuple(tuple) => Ty::Tuple(tuple.types.iter().map(|ty| self.ty(*ty)).collect()),
             ComponentDefinedType::Flags(flags) => Ty::Flags(flags.iter().map(ToString::to_string).collect()),
             ComponentDefinedType::Enum(cases) => Ty::Enum(cases.iter().map(ToString::to_string).collect()),
             ComponentDefinedType::Option(inner) => Ty::Option(Box::new(self.ty(*inner))),
-            ComponentDefinedType::Result { ok, err } => Ty::Result(ok.map(|ty| Box::new(self.ty(ty))), err.map(|ty| Box::new(self.ty(ty)))),
+            ComponentDefinedType::Result { ok, err } => {
+                Ty::Result(ok.map(|ty| Box::new(self.ty(ty))), err.map(|ty| Box::new(self.ty(ty))))
+            }
             ComponentDefinedType::Own(resource) => Ty::Own(self.resource(resource.resource())),
             ComponentDefinedType::Borrow(resource) => Ty::Borrow(self.resource(resource.resource())),
             ComponentDefinedType::Future(_) => Ty::Foreign("a future"),
@@ -152,7 +165,12 @@ impl<'a> Reader<'a> {
 
     /// The first difference between an interface of the host and the component's. With `all`, the component must have every function
     /// of it (an export); otherwise each that it has must be known (an import).
-    pub(crate) fn compare(&self, expected: &Interface, found: ComponentInstanceTypeId, all: bool) -> Option<Difference> {
+    pub(crate) fn compare(
+        &self,
+        expected: &Interface,
+        found: ComponentInstanceTypeId,
+        all: bool,
+    ) -> Option<Difference> {
         let exports = &self.types[found].exports;
         if all {
             for name in expected.keys() {
@@ -182,12 +200,19 @@ impl<'a> Reader<'a> {
         None
     }
 
-    fn compare_func(&self, expected: &FuncTy, id: ComponentFuncTypeId, place: &mut Vec<String>) -> Option<(String, String)> {
+    fn compare_func(
+        &self,
+        expected: &FuncTy,
+        id: ComponentFuncTypeId,
+        place: &mut Vec<String>,
+    ) -> Option<(String, String)> {
         let found = &self.types[id];
         if found.async_ {
             return Some(("a plain `func`".into(), "an `async func`".into()));
         }
-        if expected.params.len() != found.params.len() || expected.params.iter().zip(&found.params).any(|((a, _), (b, _))| a != b.as_str()) {
+        if expected.params.len() != found.params.len()
+            || expected.params.iter().zip(&found.params).any(|((a, _), (b, _))| a != b.as_str())
+        {
             let want = expected.params.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
             let have = found.params.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
             return Some((format!("the parameters ({})", want.join(", ")), format!("({})", have.join(", "))));
@@ -205,7 +230,12 @@ impl<'a> Reader<'a> {
         found
     }
 
-    fn compare_option(&self, want: Option<&Ty>, have: Option<ComponentValType>, place: &mut Vec<String>) -> Option<(String, String)> {
+    fn compare_option(
+        &self,
+        want: Option<&Ty>,
+        have: Option<ComponentValType>,
+        place: &mut Vec<String>,
+    ) -> Option<(String, String)> {
         match (want, have) {
             (None, None) => None,
             (Some(want), Some(have)) => self.compare_ty(want, have, place),
@@ -218,7 +248,11 @@ impl<'a> Reader<'a> {
         let differs = || Some((want.to_string(), self.brief(have)));
         let id = match have {
             ComponentValType::Primitive(primitive) => {
-                return if matches!(want, Ty::Primitive(name) if *name == primitive.to_string()) { None } else { differs() };
+                return if matches!(want, Ty::Primitive(name) if *name == primitive.to_string()) {
+                    None
+                } else {
+                    differs()
+                };
             }
             ComponentValType::Type(id) => id,
         };
@@ -229,7 +263,10 @@ impl<'a> Reader<'a> {
                     return differs();
                 }
                 let fields = want.iter().zip(have.fields.values());
-                self.first(fields.map(|((name, want), have)| (format!("field `{name}`"), Some(want), Some(*have))), place)
+                self.first(
+                    fields.map(|((name, want), have)| (format!("field `{name}`"), Some(want), Some(*have))),
+                    place,
+                )
             }
             (Ty::Variant(want), ComponentDefinedType::Variant(have)) => {
                 if !want.iter().map(|(name, _)| name.as_str()).eq(have.cases.keys().map(|name| name.as_str())) {
@@ -243,13 +280,24 @@ impl<'a> Reader<'a> {
                 self.first(items.map(|(n, (want, have))| (format!("part {}", n + 1), Some(want), Some(*have))), place)
             }
             (Ty::Result(ok, err), ComponentDefinedType::Result { ok: have_ok, err: have_err }) => {
-                let parts = [("`ok`".to_owned(), ok.as_deref(), *have_ok), ("`err`".to_owned(), err.as_deref(), *have_err)];
+                let parts =
+                    [("`ok`".to_owned(), ok.as_deref(), *have_ok), ("`err`".to_owned(), err.as_deref(), *have_err)];
                 self.first(parts.into_iter(), place)
             }
-            (Ty::List(want), ComponentDefinedType::List(have)) => self.first([("item".to_owned(), Some(&**want), Some(*have))].into_iter(), place),
+            (Ty::List(want), ComponentDefinedType::List(have)) => {
+                self.first([("item".to_owned(), Some(&**want), Some(*have))].into_iter(), place)
+            }
             (Ty::Option(want), ComponentDefinedType::Option(have)) => self.compare_ty(want, *have, place),
-            (Ty::Flags(want), ComponentDefinedType::Flags(have)) if want.iter().map(String::as_str).eq(have.iter().map(|name| name.as_str())) => None,
-            (Ty::Enum(want), ComponentDefinedType::Enum(have)) if want.iter().map(String::as_str).eq(have.iter().map(|name| name.as_str())) => None,
+            (Ty::Flags(want), ComponentDefinedType::Flags(have))
+                if want.iter().map(String::as_str).eq(have.iter().map(|name| name.as_str())) =>
+            {
+                None
+            }
+            (Ty::Enum(want), ComponentDefinedType::Enum(have))
+                if want.iter().map(String::as_str).eq(have.iter().map(|name| name.as_str())) =>
+            {
+                None
+            }
             (Ty::Own(want), ComponentDefinedType::Own(have)) if *want == self.resource(have.resource()) => None,
             (Ty::Borrow(want), ComponentDefinedType::Borrow(have)) if *want == self.resource(have.resource()) => None,
             _ => differs(),
@@ -279,9 +327,15 @@ impl<'a> Reader<'a> {
             ComponentDefinedType::List(_) => "a list".into(),
             ComponentDefinedType::Option(_) => "an option".into(),
             ComponentDefinedType::Tuple(tuple) => format!("a tuple of {}", tuple.types.len()),
-            ComponentDefinedType::Record(record) => format!("a record {{{}}}", some(record.fields.keys().map(|name| name.as_str()))),
-            ComponentDefinedType::Variant(variant) => format!("a variant {{{}}}", some(variant.cases.keys().map(|name| name.as_str()))),
-            ComponentDefinedType::Enum(cases) => format!("an enum {{{}}}", some(cases.iter().map(|name| name.as_str()))),
+            ComponentDefinedType::Record(record) => {
+                format!("a record {{{}}}", some(record.fields.keys().map(|name| name.as_str())))
+            }
+            ComponentDefinedType::Variant(variant) => {
+                format!("a variant {{{}}}", some(variant.cases.keys().map(|name| name.as_str())))
+            }
+            ComponentDefinedType::Enum(cases) => {
+                format!("an enum {{{}}}", some(cases.iter().map(|name| name.as_str())))
+            }
             ComponentDefinedType::Flags(flags) => format!("flags {{{}}}", some(flags.iter().map(|name| name.as_str()))),
             ComponentDefinedType::Result { .. } => "a result".into(),
             _ => self.ty(ty).to_string(),

@@ -54,19 +54,35 @@ impl Pending {
     }
 
     /// Sets a value. `limit` bounds all keys and values together, as they would be after a commit.
-    pub(crate) fn set<C: Committed + ?Sized>(&mut self, committed: &C, key: String, text: String, limit: usize) -> Result<(), Failure> {
+    pub(crate) fn set<C: Committed + ?Sized>(
+        &mut self,
+        committed: &C,
+        key: String,
+        text: String,
+        limit: usize,
+    ) -> Result<(), Failure> {
         check_key(&key)?;
         if text.len() > MAX_STATE_VALUE_BYTES {
-            return Err(Failure::new("limit", format!("the value of `{key}` has {} bytes, a value may have {MAX_STATE_VALUE_BYTES}", text.len())));
+            return Err(Failure::new(
+                "limit",
+                format!("the value of `{key}` has {} bytes, a value may have {MAX_STATE_VALUE_BYTES}", text.len()),
+            ));
         }
-        let value: Value = serde_json::from_str(&text).map_err(|error| Failure::invalid_argument(format!("the value of `{key}` is not valid JSON: {error}")))?;
+        let value: Value = serde_json::from_str(&text)
+            .map_err(|error| Failure::invalid_argument(format!("the value of `{key}` is not valid JSON: {error}")))?;
         let before = self.changes.insert(key.clone(), Some((text.into(), value)));
         if self.total(committed) > limit {
             match before {
                 Some(before) => self.changes.insert(key.clone(), before),
                 None => self.changes.remove(&key),
             };
-            return Err(Failure::new("limit", format!("with `{key}` the plugin's state would pass its limit of {} MiB (`state-mib`)", limit / crate::limits::MIB)));
+            return Err(Failure::new(
+                "limit",
+                format!(
+                    "with `{key}` the plugin's state would pass its limit of {} MiB (`state-mib`)",
+                    limit / crate::limits::MIB
+                ),
+            ));
         }
         Ok(())
     }
@@ -106,7 +122,10 @@ impl Pending {
 
 fn check_key(key: &str) -> Result<(), Failure> {
     if key.is_empty() || key.len() > MAX_STATE_KEY_BYTES {
-        return Err(Failure::invalid_argument(format!("a key has 1 to {MAX_STATE_KEY_BYTES} bytes, this one has {}", key.len())));
+        return Err(Failure::invalid_argument(format!(
+            "a key has 1 to {MAX_STATE_KEY_BYTES} bytes, this one has {}",
+            key.len()
+        )));
     }
     Ok(())
 }
@@ -137,7 +156,10 @@ mod tests {
         let (kept, mut pending) = (committed(), Pending::default());
         pending.set(&kept, "ac".into(), "3".into(), 1_000).expect("fits");
         pending.remove("a".into()).expect("a key");
-        assert_eq!((pending.get(&kept, "a"), pending.get(&kept, "ab").as_deref(), pending.get(&kept, "ac").as_deref()), (None, Some("2"), Some("3")));
+        assert_eq!(
+            (pending.get(&kept, "a"), pending.get(&kept, "ab").as_deref(), pending.get(&kept, "ac").as_deref()),
+            (None, Some("2"), Some("3"))
+        );
         assert_eq!(pending.keys(&kept, "a"), ["ab", "ac"]);
         assert_eq!(pending.take(&kept), [("a".to_owned(), None), ("ac".to_owned(), Some(json!(3)))]);
         assert!(pending.is_empty());
@@ -158,7 +180,10 @@ mod tests {
         assert_eq!(code(pending.set(&kept, String::new(), "1".into(), 1_000)), "invalid-argument");
         assert_eq!(code(pending.set(&kept, "k".repeat(257), "1".into(), 1_000)), "invalid-argument");
         assert_eq!(code(pending.set(&kept, "k".into(), "{".into(), 1_000)), "invalid-argument");
-        assert_eq!(code(pending.set(&kept, "k".into(), format!("\"{}\"", "x".repeat(MAX_STATE_VALUE_BYTES)), usize::MAX)), "limit");
+        assert_eq!(
+            code(pending.set(&kept, "k".into(), format!("\"{}\"", "x".repeat(MAX_STATE_VALUE_BYTES)), usize::MAX)),
+            "limit"
+        );
         // Five bytes are there; five more would be ten.
         assert_eq!(code(pending.set(&kept, "k".into(), "12345".into(), 10)), "limit");
         pending.set(&kept, "k".into(), "1234".into(), 10).expect("just fits");

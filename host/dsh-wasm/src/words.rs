@@ -4,14 +4,14 @@ pub(crate) use dsh_seam::draft::{RequestDraft, RequestFailure};
 pub(crate) use dsh_seam::event::{ApprovalAnswer, Entry};
 pub(crate) use dsh_seam::llm::{GenerateRequest, GenerateResponse};
 pub(crate) use dsh_seam::message::{
-    CacheHint, ContentBlock, FinishReason, ImageBlock, ImageSource, Message, ReasoningBlock, ResultBlock, Role, Sampling, TextBlock, ToolCall,
-    ToolResult, ToolSchema, Usage,
+    CacheHint, ContentBlock, FinishReason, ImageBlock, ImageSource, Message, ReasoningBlock, ResultBlock, Role,
+    Sampling, TextBlock, ToolCall, ToolResult, ToolSchema, Usage,
 };
 pub(crate) use dsh_seam::plugin::{Attached, Lifecycle, Plugin, PluginContext};
 pub(crate) use dsh_seam::session::{Flush, FlushError, Observer, Section, Sections};
 pub(crate) use dsh_seam::tools::{
-    Access, Annotations, Guard, NetworkPolicy, Outcome, PathGrant, ProcessCommand, ProcessExit, Profile, Question, ToolContext, ToolDefinition,
-    ToolInfo, ToolProvider, Verdict,
+    Access, Annotations, Guard, NetworkPolicy, Outcome, PathGrant, ProcessCommand, ProcessExit, Profile, Question,
+    ToolContext, ToolDefinition, ToolInfo, ToolProvider, Verdict,
 };
 pub(crate) use dsh_seam::view::{ModelMessage, Origin};
 pub(crate) use dsh_seam::waterfall::{Listener, Next, RunContext, RunError};

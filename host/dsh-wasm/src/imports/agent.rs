@@ -78,17 +78,32 @@ impl agent_types::HostLlmRequest for GuestState {
         Ok(self.handles.get(&handle)?.0.message_count())
     }
 
-    fn outline(&mut self, handle: Resource<LlmRequest>, start: u32, count: u32) -> Answer<Vec<agent_types::MessageOutline>> {
+    fn outline(
+        &mut self,
+        handle: Resource<LlmRequest>,
+        start: u32,
+        count: u32,
+    ) -> Answer<Vec<agent_types::MessageOutline>> {
         let messages = self.draft(&handle)?.messages(start, count);
-        Ok(messages.map(|messages| messages.iter().map(|message| convert::outline(message)).collect()).map_err(convert::failure))
+        Ok(messages
+            .map(|messages| messages.iter().map(|message| convert::outline(message)).collect())
+            .map_err(convert::failure))
     }
 
     fn messages(&mut self, handle: Resource<LlmRequest>, start: u32, count: u32) -> Answer<Vec<llm_types::Message>> {
         let messages = self.draft(&handle)?.messages(start, count);
-        Ok(messages.map(|messages| messages.iter().map(|message| convert::message(&message.message)).collect()).map_err(convert::failure))
+        Ok(messages
+            .map(|messages| messages.iter().map(|message| convert::message(&message.message)).collect())
+            .map_err(convert::failure))
     }
 
-    fn splice(&mut self, handle: Resource<LlmRequest>, start: u32, count: u32, replacement: Vec<llm_types::Message>) -> Answer<()> {
+    fn splice(
+        &mut self,
+        handle: Resource<LlmRequest>,
+        start: u32,
+        count: u32,
+        replacement: Vec<llm_types::Message>,
+    ) -> Answer<()> {
         let draft = self.draft(&handle)?;
         Ok(match convert::messages_in("replacement", replacement) {
             Ok(messages) => draft.splice(&self.core.name, start, count, messages).map_err(convert::failure),
@@ -96,7 +111,13 @@ impl agent_types::HostLlmRequest for GuestState {
         })
     }
 
-    fn compact(&mut self, handle: Resource<LlmRequest>, start: u32, count: u32, replacement: Vec<llm_types::Message>) -> Answer<()> {
+    fn compact(
+        &mut self,
+        handle: Resource<LlmRequest>,
+        start: u32,
+        count: u32,
+        replacement: Vec<llm_types::Message>,
+    ) -> Answer<()> {
         let draft = self.draft(&handle)?;
         Ok(match convert::messages_in("replacement", replacement) {
             Ok(messages) => draft.compact(&self.core.name, start, count, messages).map_err(convert::failure),
@@ -156,7 +177,11 @@ impl agent_types::HostRequestErrorNext for GuestState {
 }
 
 /// The message that a guest passed on, or `given` itself when it is the same: what is the same is not a change.
-pub(crate) fn passed_on(field: &str, message: llm_types::Message, given: &Arc<Message>) -> Result<Arc<Message>, convert::IllFormed> {
+pub(crate) fn passed_on(
+    field: &str,
+    message: llm_types::Message,
+    given: &Arc<Message>,
+) -> Result<Arc<Message>, convert::IllFormed> {
     let message = convert::message_in(field, message)?;
     if message.role != given.role {
         return Err(convert::IllFormed::new(format!("{field}.role"), "is not `assistant`"));
@@ -165,7 +190,11 @@ pub(crate) fn passed_on(field: &str, message: llm_types::Message, given: &Arc<Me
 }
 
 impl agent_types::HostStepResultNext for GuestState {
-    async fn run(&mut self, handle: Resource<StepResultNext>, message: llm_types::Message) -> Answer<llm_types::Message> {
+    async fn run(
+        &mut self,
+        handle: Resource<StepResultNext>,
+        message: llm_types::Message,
+    ) -> Answer<llm_types::Message> {
         self.enter()?;
         let StepResultNext(next, given) = self.handles.get(&handle)?;
         let next = next.clone();
@@ -188,7 +217,11 @@ impl agent_types::HostStepResultNext for GuestState {
 }
 
 impl agent_types::HostTurnContinuationNext for GuestState {
-    async fn run(&mut self, handle: Resource<TurnContinuationNext>, proposal: agent_types::Decision) -> Answer<agent_types::Decision> {
+    async fn run(
+        &mut self,
+        handle: Resource<TurnContinuationNext>,
+        proposal: agent_types::Decision,
+    ) -> Answer<agent_types::Decision> {
         self.enter()?;
         let next = self.handles.get(&handle)?.0.clone();
         let outcome = Self::waiting(&self.clock, Wait::Excluded, next.run(convert::decision_in(proposal))).await;

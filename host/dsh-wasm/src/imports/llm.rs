@@ -10,7 +10,10 @@ use crate::words::{Failure, Seam};
 impl llm_types::Host for GuestState {}
 
 impl model::Host for GuestState {
-    async fn generate(&mut self, request: model::GenerateRequest) -> wasmtime::Result<Result<model::GenerateResponse, llm_types::Failure>> {
+    async fn generate(
+        &mut self,
+        request: model::GenerateRequest,
+    ) -> wasmtime::Result<Result<model::GenerateResponse, llm_types::Failure>> {
         self.enter()?;
         let session = match self.granted(Grant::Llm).await {
             Ok(session) => session,

@@ -21,7 +21,11 @@ const MAX_READ_BYTES: usize = 4 * MIB;
 impl session_types::Host for GuestState {}
 
 impl log::Host for GuestState {
-    async fn read(&mut self, start: u64, limit: u32) -> wasmtime::Result<Result<Vec<session_types::Entry>, WitFailure>> {
+    async fn read(
+        &mut self,
+        start: u64,
+        limit: u32,
+    ) -> wasmtime::Result<Result<Vec<session_types::Entry>, WitFailure>> {
         self.enter()?;
         let session = match self.granted(Grant::Session).await {
             Ok(session) => session,
@@ -49,13 +53,22 @@ impl log::Host for GuestState {
 }
 
 fn check_entry(kind: &str, data: &str) -> Result<serde_json::Value, Failure> {
-    let word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    let word = |word: &str| {
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
     if kind.len() > MAX_KIND_BYTES || kind == "state" || !kind.split('/').all(word) {
-        let rule = format!("use lower-case words with `-`, joined by `/`, at most {MAX_KIND_BYTES} bytes, and not `state`");
-        return Err(Failure::invalid_argument(format!("`{}` is no kind of entry: {rule}", crate::fault::shorten(kind))));
+        let rule =
+            format!("use lower-case words with `-`, joined by `/`, at most {MAX_KIND_BYTES} bytes, and not `state`");
+        return Err(Failure::invalid_argument(format!(
+            "`{}` is no kind of entry: {rule}",
+            crate::fault::shorten(kind)
+        )));
     }
     if data.len() > MAX_ENTRY_BYTES {
-        return Err(Failure::new("limit", format!("the entry's data has {} bytes, an entry may have {MAX_ENTRY_BYTES}", data.len())));
+        return Err(Failure::new(
+            "limit",
+            format!("the entry's data has {} bytes, an entry may have {MAX_ENTRY_BYTES}", data.len()),
+        ));
     }
     serde_json::from_str(data).map_err(|error| Failure::invalid_argument(format!("`data` is not valid JSON: {error}")))
 }
@@ -73,7 +86,11 @@ mod tests {
     #[test]
     fn kinds_of_entries_are_checked() {
         let check = |kind: &str, data: &str, expect: Result<(), &str>| {
-            assert_eq!(check_entry(kind, data).map(drop).map_err(|failure| failure.code), expect.map_err(str::to_owned), "{kind} {data}");
+            assert_eq!(
+                check_entry(kind, data).map(drop).map_err(|failure| failure.code),
+                expect.map_err(str::to_owned),
+                "{kind} {data}"
+            );
         };
         check("note", "{}", Ok(()));
         check("rule/matched-2", "1", Ok(()));

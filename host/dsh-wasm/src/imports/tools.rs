@@ -56,7 +56,8 @@ impl tool_types::HostExecuteNext for GuestState {
         };
         let behind = self.handles.get(&handle)?;
         let next = behind.next.clone();
-        let execution = Execution { call, profile: behind.profile.clone(), changed_by: behind.given.changed_by.clone() };
+        let execution =
+            Execution { call, profile: behind.profile.clone(), changed_by: behind.given.changed_by.clone() };
         match Self::waiting(&self.clock, Wait::Excluded, next.run(execution)).await {
             Ok(outcome) => Ok(Ok(self.handles.give(ToolOutcome(outcome))?)),
             Err(error) => Ok(Err(convert::failure(error.to_failure()))),

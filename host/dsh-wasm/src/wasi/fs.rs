@@ -90,7 +90,9 @@ struct Opened {
 
 impl FsLayer {
     pub(crate) fn new(core: &Core, profile: Option<&Profile>) -> Self {
-        let profile = profile.filter(|profile| !profile.is_unrestricted()).map(|profile| resolved(profile, core.workspace.as_deref()));
+        let profile = profile
+            .filter(|profile| !profile.is_unrestricted())
+            .map(|profile| resolved(profile, core.workspace.as_deref()));
         let dirs = core.dirs.clone();
         let nested = dirs.iter().any(|a| dirs.iter().any(|b| a.access != b.access && covers(&a.real, &b.real)));
         Self { mixed: nested || profile.is_some(), dirs, profile, open: HashMap::new() }
@@ -99,7 +101,12 @@ impl FsLayer {
     /// What may be done with a place of the workspace: by the longest granted prefix, and by the profile.
     fn access(&self, real: &str) -> Option<Access> {
         let depth = |path: &str| if path == "." { 0 } else { path.len() };
-        let granted = self.dirs.iter().filter(|dir| covers(&dir.real, real)).max_by_key(|dir| (depth(&dir.real), dir.access))?.access;
+        let granted = self
+            .dirs
+            .iter()
+            .filter(|dir| covers(&dir.real, real))
+            .max_by_key(|dir| (depth(&dir.real), dir.access))?
+            .access;
         match &self.profile {
             None => Some(granted),
             Some(profile) => Some(granted.min(profile.access(real)?)),
@@ -182,7 +189,9 @@ impl FsView<'_> {
 
     /// Where `path` leads, relative to the workspace and without links; its last part need not be there.
     fn resolve(&self, fd: &Fd, base: &str, path: &str, follow: bool) -> std::io::Result<String> {
-        let Descriptor::Dir(dir) = self.inner.table.get(fd).map_err(|_| std::io::Error::from(std::io::ErrorKind::NotFound))? else {
+        let Descriptor::Dir(dir) =
+            self.inner.table.get(fd).map_err(|_| std::io::Error::from(std::io::ErrorKind::NotFound))?
+        else {
             return Err(std::io::ErrorKind::NotADirectory.into());
         };
         let dir = Dir::from_std_file(dir.dir.try_clone()?);
@@ -198,7 +207,8 @@ impl FsView<'_> {
             }
         }
         let path = Path::new(path);
-        let (Some(name), parent) = (path.file_name(), path.parent().filter(|parent| !parent.as_os_str().is_empty())) else {
+        let (Some(name), parent) = (path.file_name(), path.parent().filter(|parent| !parent.as_os_str().is_empty()))
+        else {
             return Err(std::io::ErrorKind::PermissionDenied.into());
         };
         let parent = match parent {
@@ -275,7 +285,14 @@ fn wanted(open: OpenFlags, flags: DescriptorFlags) -> Access {
 }
 
 impl types::HostDescriptor for FsView<'_> {
-    async fn open_at(&mut self, fd: Fd, path_flags: PathFlags, path: String, open: OpenFlags, mut flags: DescriptorFlags) -> FsResult<Fd> {
+    async fn open_at(
+        &mut self,
+        fd: Fd,
+        path_flags: PathFlags,
+        path: String,
+        open: OpenFlags,
+        mut flags: DescriptorFlags,
+    ) -> FsResult<Fd> {
         let base = Resource::new_borrow(fd.rep());
         // Libraries ask for this on every directory; it is a wish, not a write.
         if open.contains(OpenFlags::DIRECTORY) && self.opened(&fd)?.access == Access::Read {
@@ -297,7 +314,12 @@ impl types::HostDescriptor for FsView<'_> {
         types::HostDescriptor::set_size(&mut self.inner, fd, size).await
     }
 
-    async fn set_times(&mut self, fd: Fd, accessed: types::NewTimestamp, modified: types::NewTimestamp) -> FsResult<()> {
+    async fn set_times(
+        &mut self,
+        fd: Fd,
+        accessed: types::NewTimestamp,
+        modified: types::NewTimestamp,
+    ) -> FsResult<()> {
         self.must_write(&fd)?;
         types::HostDescriptor::set_times(&mut self.inner, fd, accessed, modified).await
     }
@@ -376,7 +398,13 @@ impl types::HostDescriptor for FsView<'_> {
         types::HostDescriptor::metadata_hash_at(&mut self.inner, fd, flags, path).await
     }
 
-    async fn advise(&mut self, fd: Fd, offset: types::Filesize, length: types::Filesize, advice: types::Advice) -> FsResult<()> {
+    async fn advise(
+        &mut self,
+        fd: Fd,
+        offset: types::Filesize,
+        length: types::Filesize,
+        advice: types::Advice,
+    ) -> FsResult<()> {
         types::HostDescriptor::advise(&mut self.inner, fd, offset, length, advice).await
     }
 
@@ -426,7 +454,10 @@ impl types::HostDescriptor for FsView<'_> {
 }
 
 impl types::HostDirectoryEntryStream for FsView<'_> {
-    async fn read_directory_entry(&mut self, stream: Resource<types::DirectoryEntryStream>) -> FsResult<Option<types::DirectoryEntry>> {
+    async fn read_directory_entry(
+        &mut self,
+        stream: Resource<types::DirectoryEntryStream>,
+    ) -> FsResult<Option<types::DirectoryEntry>> {
         types::HostDirectoryEntryStream::read_directory_entry(&mut self.inner, stream).await
     }
 

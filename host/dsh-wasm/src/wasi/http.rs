@@ -49,7 +49,10 @@ impl NetHooks {
     }
 
     fn allowed(&self, target: &Target) -> bool {
-        self.core.grants.iter().any(|grant| matches!(grant, Grant::Net(rule) if rule.allows(&target.host, target.port, target.tls)))
+        self.core
+            .grants
+            .iter()
+            .any(|grant| matches!(grant, Grant::Net(rule) if rule.allows(&target.host, target.port, target.tls)))
     }
 
     /// Whether the profile of the call lets it through. Its hosts are written as in a grant, without `net:`.

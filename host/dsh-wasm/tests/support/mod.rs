@@ -1,0 +1,270 @@
+//! What the tests of the engine share: components made of a few lines of WebAssembly text, and an agent that only remembers.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use dsh_seam::draft::{DraftStart, ModelCatalog, RequestDraft};
+use dsh_seam::event::{ApprovalAnswer, Entry, Event, Source, UserMessage};
+use dsh_seam::llm::{GenerateRequest, GenerateResponse};
+use dsh_seam::message::ContentBlock;
+use dsh_seam::plugin::{Attached, Plugin, PluginContext};
+use dsh_seam::tools::{Question, ToolDefinition, ToolInfo};
+use dsh_seam::view::History;
+use dsh_seam::waterfall::{Chain, FailureReport, Innermost, Registered, RunContext, RunError};
+use dsh_seam::waterfalls::Request;
+use dsh_seam::{AgentId, AgentInfo, Failure, FailureMode, PluginError, PluginName, SessionId, StepRef};
+use dsh_wasm::{Engine, EngineOptions, LoadError, PluginSpec, WasmPlugin};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+/// A component whose core module is `core` and whose world has the lines `world`.
+pub fn component(world: &str, core: &str) -> Vec<u8> {
+    let mut resolve = wit_parser::Resolve::default();
+    let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
+    resolve.push_dir(&wit).expect("the contract parses");
+    component_with(resolve, world, core)
+}
+
+/// The same with more WIT packages beside the contract.
+pub fn component_with(mut resolve: wit_parser::Resolve, world: &str, core: &str) -> Vec<u8> {
+    let text = format!("package test:guest;\nworld guest {{\n{world}\n}}\n");
+    let package = resolve.push_str("guest.wit", &text).expect("the world parses");
+    let world = resolve.select_world(&[package], Some("guest")).expect("the world is there");
+    let mut module = wat::parse_str(core).expect("the core module parses");
+    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8)
+        .expect("metadata fits");
+    let encoder = wit_component::ComponentEncoder::default().module(&module).expect("a core module with metadata");
+    encoder.validate(true).encode().expect("the module fits its world")
+}
+
+/// The world of a listener of `agent/request`.
+pub const REQUEST_WORLD: &str = "import dsh:agent/agent-types@0.1.0; export dsh:agent/request@0.1.0;";
+
+/// A listener of `agent/request`. In `body` the locals are `$request` and `$next`; it leaves the address of its result, `(call $ok)` for a
+/// good one. `extra` stands outside of the function.
+pub fn request_listener(extra: &str, body: &str) -> Vec<u8> {
+    component(REQUEST_WORLD, &request_core(extra, body))
+}
+
+/// The core module of [`request_listener`].
+pub fn request_core(extra: &str, body: &str) -> String {
+    format!(
+        r#"(module
+            (import "dsh:agent/agent-types@0.1.0" "[method]llm-request.message-count" (func $count (param i32) (result i32)))
+            (import "dsh:agent/agent-types@0.1.0" "[method]llm-request.set-system" (func $set_system (param i32 i32 i32 i32)))
+            (import "dsh:agent/agent-types@0.1.0" "[method]request-next.run" (func $run (param i32 i32)))
+            (import "dsh:agent/agent-types@0.1.0" "[resource-drop]llm-request" (func $drop_request (param i32)))
+            (import "dsh:agent/agent-types@0.1.0" "[resource-drop]request-next" (func $drop_next (param i32)))
+            (memory (export "memory") 2)
+            (data (i32.const 64) "edited")
+            {extra}
+            (func $ok (result i32) (i32.store8 (i32.const 128) (i32.const 0)) (i32.const 128))
+            (func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)
+                {body})
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 4096))
+        )"#
+    )
+}
+
+/// Drops both handles and returns well.
+pub const DONE: &str = "(call $drop_request (local.get $request)) (call $drop_next (local.get $next)) (call $ok)";
+/// Runs the rest, then [`DONE`].
+pub const PASS: &str = "(call $run (local.get $next) (i32.const 256)) (call $drop_request (local.get $request)) (call $drop_next (local.get $next)) (call $ok)";
+
+pub fn name(text: &str) -> PluginName {
+    PluginName::new(text).expect("a plugin's name")
+}
+
+pub fn engine() -> Engine {
+    Engine::new(EngineOptions::default()).expect("an engine")
+}
+
+pub fn spec(plugin: &str) -> PluginSpec {
+    PluginSpec::new(name(plugin))
+}
+
+pub async fn load(engine: &Engine, bytes: &[u8], spec: PluginSpec) -> Result<Arc<WasmPlugin>, LoadError> {
+    engine.load(bytes.to_vec(), spec).await
+}
+
+/// An agent that remembers what a plugin did to it.
+pub struct Agent {
+    plugin: PluginName,
+    info: AgentInfo,
+    pub cancel: CancellationToken,
+    pub state: Mutex<BTreeMap<String, Arc<str>>>,
+    pub refused: Mutex<Vec<String>>,
+    pub appended: Mutex<Vec<(String, Value, u32)>>,
+    pub inbox: Mutex<Vec<String>>,
+}
+
+impl Agent {
+    pub fn new(plugin: &str) -> Arc<Self> {
+        Arc::new(Self {
+            plugin: name(plugin),
+            info: AgentInfo {
+                agent: AgentId::new("main").expect("an id"),
+                session: SessionId::new("s1").expect("an id"),
+                lineage: vec![],
+            },
+            cancel: CancellationToken::new(),
+            state: Mutex::default(),
+            refused: Mutex::default(),
+            appended: Mutex::default(),
+            inbox: Mutex::default(),
+        })
+    }
+
+    fn put(&self, way: &str, content: &[ContentBlock]) {
+        let text: Vec<_> = content.iter().filter_map(ContentBlock::as_text).collect();
+        self.inbox.lock().expect("not poisoned").push(format!("{way}: {}", text.join(" ")));
+    }
+}
+
+#[async_trait]
+impl PluginContext for Agent {
+    fn plugin(&self) -> &PluginName {
+        &self.plugin
+    }
+    fn agent(&self) -> &AgentInfo {
+        &self.info
+    }
+    fn cancellation(&self) -> CancellationToken {
+        self.cancel.clone()
+    }
+    fn at(&self) -> StepRef {
+        StepRef { turn: 1, step: 1 }
+    }
+    async fn send(&self, content: Vec<ContentBlock>) -> Result<(), Failure> {
+        self.put("send", &content);
+        Ok(())
+    }
+    async fn steer(&self, content: Vec<ContentBlock>) -> Result<(), Failure> {
+        self.put("steer", &content);
+        Ok(())
+    }
+    async fn inject(&self, content: Vec<ContentBlock>) -> Result<(), Failure> {
+        self.put("inject", &content);
+        Ok(())
+    }
+    async fn read_log(&self, _start: u64, _limit: u32, _max_bytes: usize) -> Result<Vec<Entry>, Failure> {
+        Ok(vec![])
+    }
+    async fn append_log(&self, kind: &str, data: Value, depth: u32) -> Result<u64, Failure> {
+        let mut appended = self.appended.lock().expect("not poisoned");
+        appended.push((kind.to_owned(), data, depth));
+        Ok(appended.len() as u64 - 1)
+    }
+    fn state(&self, key: &str) -> Option<Arc<str>> {
+        self.state.lock().expect("not poisoned").get(key).cloned()
+    }
+    fn state_keys(&self, prefix: &str) -> Vec<String> {
+        self.state.lock().expect("not poisoned").keys().filter(|key| key.starts_with(prefix)).cloned().collect()
+    }
+    fn state_bytes(&self) -> usize {
+        self.state.lock().expect("not poisoned").iter().map(|(key, value)| key.len() + value.len()).sum()
+    }
+    async fn commit_state(&self, changes: Vec<(String, Option<Value>)>, _depth: u32) -> Result<(), Failure> {
+        let mut state = self.state.lock().expect("not poisoned");
+        for (key, value) in changes {
+            match value {
+                Some(value) => state.insert(key, value.to_string().into()),
+                None => state.remove(&key),
+            };
+        }
+        Ok(())
+    }
+    fn tools(&self) -> Vec<ToolInfo> {
+        vec![]
+    }
+    fn find_tool(&self, _name: &str) -> Option<ToolDefinition> {
+        None
+    }
+    async fn generate(&self, _request: GenerateRequest) -> Result<GenerateResponse, Failure> {
+        Err(Failure::new("not-available", "no model in this test"))
+    }
+    async fn ask(&self, _question: Question) -> Result<ApprovalAnswer, Failure> {
+        Ok(ApprovalAnswer::AllowOnce)
+    }
+    async fn refused(&self, capability: &str, grant: &str) {
+        self.refused.lock().expect("not poisoned").push(format!("{capability} {grant}"));
+    }
+}
+
+struct NoModels;
+
+impl ModelCatalog for NoModels {
+    fn check_for_plugin(&self, model: &str) -> Result<(), Failure> {
+        Err(Failure::invalid_argument(format!("no provider for `{model}`")))
+    }
+    fn context_window(&self, _model: &str) -> Option<u32> {
+        None
+    }
+}
+
+/// A request over a history of `messages` messages.
+pub fn draft(messages: usize) -> Arc<RequestDraft> {
+    let mut history = History::default();
+    for n in 0..messages {
+        history.apply(&Event::UserMessage(UserMessage {
+            content: vec![ContentBlock::text(format!("message {n}"))],
+            source: Source::User,
+        }));
+    }
+    Arc::new(RequestDraft::new(DraftStart {
+        model: None,
+        system: "system".into(),
+        tools: [].into(),
+        sampling: Arc::default(),
+        history: Arc::new(history),
+        last_usage: None,
+        retry_of: None,
+        models: Arc::new(NoModels),
+    }))
+}
+
+/// Collects failures.
+#[derive(Default)]
+pub struct Report(pub Mutex<Vec<String>>);
+
+#[async_trait]
+impl FailureReport for Report {
+    async fn plugin_failed(&self, error: &PluginError) -> Result<(), RunError> {
+        self.0.lock().expect("not poisoned").push(format!("{:?}: {}", error.kind, error.message));
+        Ok(())
+    }
+}
+
+/// Runs `agent/request` over attachments.
+pub async fn run_request(
+    attached: &[&Attached],
+    draft: Arc<RequestDraft>,
+    innermost: Innermost<Request>,
+) -> Result<(), RunError> {
+    let listeners: Arc<[_]> = attached
+        .iter()
+        .map(|attached| Registered {
+            plugin: name("p"),
+            mode: FailureMode::Closed,
+            listener: attached.request.clone().expect("it listens to requests"),
+        })
+        .collect();
+    let cx = RunContext { at: StepRef { turn: 1, step: 1 }, cancel: CancellationToken::new(), about: () };
+    Chain::run(cx, listeners, Arc::new(Report::default()), draft, innermost).await.0
+}
+
+/// An innermost part that does nothing.
+pub fn nothing() -> Innermost<Request> {
+    Arc::new(|_| Box::pin(async { Ok(()) }))
+}
+
+/// Loads `bytes` with `spec` and attaches it to a fresh agent.
+pub async fn attach(engine: &Engine, bytes: &[u8], spec: PluginSpec) -> (Attached, Arc<Agent>) {
+    let agent = Agent::new(spec.name.as_str());
+    let plugin = load(engine, bytes, spec).await.unwrap_or_else(|error| panic!("{error}; {}", error.hint()));
+    (plugin.attach(agent.clone()), agent)
+}
