@@ -5,11 +5,11 @@ mod headless;
 mod signals;
 pub mod watch;
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use dsh_loop::{AgentLoop, AgentOwner, LoopAgent, SessionChoice};
-use dsh_seam::event::Source as MessageSource;
+use dsh_seam::event::{Source as MessageSource, Status};
 use dsh_seam::message::ContentBlock;
 use dsh_seam::plugin::Plugin as _;
 use dsh_seam::tools::Approver;
@@ -59,6 +59,7 @@ pub struct Running {
     commands: Option<(Arc<Desk>, Arc<InputApprover>, Stdin)>,
     /// Whether standard output shows a chat, and not only the text or the events of one.
     shows_chat: bool,
+    closing: Closing,
 }
 
 enum Prepared {
@@ -84,24 +85,41 @@ impl End {
 /// The agents that a closed standard output ends; they are made after it was opened.
 #[derive(Clone, Default)]
 struct Closing {
-    agents: Arc<Mutex<Vec<Arc<LoopAgent>>>>,
-    closed: Arc<OnceLock<()>>,
+    state: Arc<Mutex<ClosingState>>,
+}
+
+#[derive(Default)]
+struct ClosingState {
+    agents: Vec<Arc<LoopAgent>>,
+    closed: bool,
+    /// Whether there was something left to do.
+    interrupted: bool,
 }
 
 impl Closing {
     fn close(&self) {
-        let _ = self.closed.set(());
-        for agent in self.agents.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            agent.start_dispose(OUTPUT_CLOSED);
-        }
+        let mut state = self.state();
+        state.closed = true;
+        let works = |agent: &Arc<LoopAgent>| agent.status() == Status::Running || agent.has_pending();
+        state.interrupted = state.agents.iter().any(works);
+        state.agents.iter().for_each(|agent| agent.start_dispose(OUTPUT_CLOSED));
     }
 
     fn add(&self, agent: Arc<LoopAgent>) {
-        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.closed.get().is_some() {
+        let mut state = self.state();
+        if state.closed {
+            state.interrupted = true;
             agent.start_dispose(OUTPUT_CLOSED);
         }
-        agents.push(agent);
+        state.agents.push(agent);
+    }
+
+    fn interrupted(&self) -> bool {
+        self.state().interrupted
+    }
+
+    fn state(&self) -> MutexGuard<'_, ClosingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,12 +157,14 @@ async fn prepare(plan: Plan, source: Source, environment: &Environment) -> Resul
     let watch = Arc::new(watch);
     let services = compose::services(&plan, models, approve::approver(plan.approve, whoever), watch.clone());
     let agents = create(&plan, &AgentLoop::new(services, compose::as_listeners(&plugins)), &closing).await?;
-    let run = Running { plan, agents, watch, pump, writer, prompts, commands, shows_chat };
+    let run = Running { plan, agents, watch, pump, writer, prompts, commands, shows_chat, closing };
     Ok(if is_chat { Prepared::Chat(Box::new(run), questions) } else { Prepared::Headless(Box::new(run)) })
 }
 
 /// The messages of the command line, standard input read where it is one.
 async fn prompts(source: Source) -> Result<(Vec<String>, Option<Stdin>), Stop> {
+    // Without a PROMPT an empty input is no message: a resumed session may hold one.
+    let may_be_empty = source == Source::Stdin;
     let (list, stdin) = match source {
         Source::Prompts(list) => (list, None),
         Source::Stdin => (vec![Prompt::Stdin], None),
@@ -153,13 +173,16 @@ async fn prompts(source: Source) -> Result<(Vec<String>, Option<Stdin>), Stop> {
     };
     let mut texts = Vec::new();
     for prompt in list {
-        texts.push(match prompt {
+        let text = match prompt {
             Prompt::Text(text) => text,
             Prompt::Stdin => {
                 let read = Stdin::start().read_whole().await;
                 read.map_err(|error| Stop::usage(format!("standard input cannot be read: {error}")))?
             }
-        });
+        };
+        if !(may_be_empty && text.trim().is_empty()) {
+            texts.push(text);
+        }
     }
     Ok((texts, stdin))
 }
@@ -208,6 +231,9 @@ impl Running {
         self.prompted().dispose(reason).await;
         for agent in self.agents.iter().rev() {
             agent.dispose(reason).await;
+        }
+        if self.closing.interrupted() {
+            self.watch.earn(Code::Interrupted);
         }
         self.watch.finish();
         let (pump, writer) = (self.pump.clone(), self.writer);
