@@ -44,7 +44,12 @@ impl Model for Scripted {
 }
 
 fn call(step: u32) -> Vec<Chunk> {
-    let call = ToolCall { id: format!("call-{step}"), name: TOOL.into(), arguments: r#"{"path":"src/main.rs"}"#.into(), opaque: None };
+    let call = ToolCall {
+        id: format!("call-{step}"),
+        name: TOOL.into(),
+        arguments: r#"{"path":"src/main.rs"}"#.into(),
+        opaque: None,
+    };
     let delta = Chunk::ToolCallDelta {
         index: 0,
         id: call.id.clone(),
@@ -94,7 +99,13 @@ pub struct NoProcesses;
 
 #[async_trait]
 impl Processes for NoProcesses {
-    async fn run(&self, _: ProcessCommand, _: &Profile, _: &[String], _: &CancellationToken) -> Result<ProcessExit, Failure> {
+    async fn run(
+        &self,
+        _: ProcessCommand,
+        _: &Profile,
+        _: &[String],
+        _: &CancellationToken,
+    ) -> Result<ProcessExit, Failure> {
         Err(Failure::new("not-available", "nothing here runs programs"))
     }
 
@@ -116,7 +127,9 @@ impl EventSink for Marks {
         let Emitted::Durable(entry) = emitted else { return };
         match &entry.event {
             Event::StepStart(_) => self.starts.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now()),
-            Event::Error(error) => *self.wrong.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.message.clone()),
+            Event::Error(error) => {
+                *self.wrong.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.message.clone())
+            }
             _ => {}
         }
     }
@@ -132,10 +145,14 @@ struct NativeTool {
 
 /// A plugin with the tool that does nothing.
 pub fn native_tool() -> Arc<dyn Plugin> {
-    let parameters = serde_json::json!({ "type": "object", "properties": { "path": { "type": "string" } }, "required": ["path"] });
+    let parameters =
+        serde_json::json!({ "type": "object", "properties": { "path": { "type": "string" } }, "required": ["path"] });
     let annotations = Annotations { read_only: true, ..Annotations::default() };
     let definition = ToolDefinition { name: TOOL.into(), description: "Does nothing.".into(), parameters, annotations };
-    Arc::new(NativeTool { name: PluginName::new("native").expect("invariant: a valid name"), definitions: vec![definition] })
+    Arc::new(NativeTool {
+        name: PluginName::new("native").expect("invariant: a valid name"),
+        definitions: vec![definition],
+    })
 }
 
 impl Plugin for NativeTool {
@@ -206,7 +223,11 @@ pub async fn turn(agent: &AgentOwner) -> Fallible<()> {
 }
 
 /// How long each step of one turn took: one fewer than `steps`, since a step ends where the next begins.
-pub async fn time_steps(steps: u32, sessions: Arc<dyn Sessions>, plugins: &[Arc<dyn Plugin>]) -> Fallible<Vec<Duration>> {
+pub async fn time_steps(
+    steps: u32,
+    sessions: Arc<dyn Sessions>,
+    plugins: &[Arc<dyn Plugin>],
+) -> Fallible<Vec<Duration>> {
     let marks = Arc::new(Marks::default());
     let plugins = plugins.iter().cloned().chain([native_tool()]).collect();
     let agents = AgentLoop::new(services(steps, sessions, marks.clone()), plugins);

@@ -24,16 +24,32 @@ const ROUNDS: usize = 41;
 /// A conversation of calls and results, in which the results are source code.
 fn history() -> History {
     let mut history = History::default();
-    history.apply(&Event::UserMessage(UserMessage { content: vec![ContentBlock::text("Read everything.")], source: Source::User }));
+    history.apply(&Event::UserMessage(UserMessage {
+        content: vec![ContentBlock::text("Read everything.")],
+        source: Source::User,
+    }));
     let line = "    let name = \"a name\";  // as it is typed\n";
     let page = line.repeat(RESULT_BYTES / line.len());
     for step in 1..=u32::try_from(HISTORY_BYTES / RESULT_BYTES).unwrap_or(u32::MAX) {
         let id = format!("call-{step}");
-        let call = ToolCall { id: id.clone(), name: "read".into(), arguments: format!(r#"{{"path":"src/{step}.rs"}}"#), opaque: None };
+        let call = ToolCall {
+            id: id.clone(),
+            name: "read".into(),
+            arguments: format!(r#"{{"path":"src/{step}.rs"}}"#),
+            opaque: None,
+        };
         let content = vec![ContentBlock::text("The next one."), ContentBlock::ToolCall(call)];
         history.apply(&Event::AssistantMessage(AssistantMessage { turn: 1, step, content, interrupted: None }));
         let content = vec![ResultBlock::text(page.clone())];
-        history.apply(&Event::ToolResult(ToolResultEvent { turn: 1, step, call_id: id, content, is_error: false, code: None, plugin: None }));
+        history.apply(&Event::ToolResult(ToolResultEvent {
+            turn: 1,
+            step,
+            call_id: id,
+            content,
+            is_error: false,
+            code: None,
+            plugin: None,
+        }));
     }
     history
 }
@@ -64,7 +80,8 @@ pub async fn rows() -> Rows {
         black_box(std::str::from_utf8(black_box(&copy))?);
         pair.push(built, micros(start.elapsed()));
     }
-    let detail = format!("{:.0} µs against {:.0} µs, {} KiB", pair.this.median(), pair.other.median(), first.len() >> 10);
+    let detail =
+        format!("{:.0} µs against {:.0} µs, {} KiB", pair.this.median(), pair.other.median(), first.len() >> 10);
     let what = "the body of a request at 1 MiB of history, against copying it and checking that it is UTF-8";
     Ok(vec![Row::new(what, Reach::at_most(3.0, "×"), pair.ratios()).detail(detail)])
 }

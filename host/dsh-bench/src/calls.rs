@@ -116,7 +116,9 @@ impl Onion {
 pub async fn rows(places: &Places) -> Rows {
     let engine = engine()?;
     let noop = load(&engine, &places.guests, "noop", "noop", json!({})).await?;
-    let reader = load(&engine, &places.plugins, "compaction", "compaction", json!({ "trigger-tokens": 4_000_000_000_u32 })).await?;
+    let reader =
+        load(&engine, &places.plugins, "compaction", "compaction", json!({ "trigger-tokens": 4_000_000_000_u32 }))
+            .await?;
     let mut bare = engine.bare_call(&wat::parse_str(BARE)?).await?;
     let (noop, reader) = (Onion::new(&noop)?, Onion::new(&reader)?);
     let measured = tokio::spawn(async move {
@@ -140,11 +142,19 @@ pub async fn rows(places: &Places) -> Rows {
     let (flat, reading, overhead) = measured.await??;
     let at = |samples: &Samples| format!("{:.2} µs", samples.median());
     let ratio = |what: &str, bound: f64, pair: &Pair| {
-        Row::new(what, Reach::at_most(bound, "×"), pair.ratios()).detail(format!("{} against {}", at(&pair.this), at(&pair.other)))
+        Row::new(what, Reach::at_most(bound, "×"), pair.ratios()).detail(format!(
+            "{} against {}",
+            at(&pair.this),
+            at(&pair.other)
+        ))
     };
     Ok(vec![
         ratio("request listener that passes on, 10,000 messages against 10", 1.2, &flat),
-        ratio("request listener that reads the estimate (`compaction` below its trigger), 10,000 messages against 10", 1.2, &reading),
+        ratio(
+            "request listener that reads the estimate (`compaction` below its trigger), 10,000 messages against 10",
+            1.2,
+            &reading,
+        ),
         ratio("request listener against a bare no-op call of wasmtime", 3.0, &overhead),
     ])
 }

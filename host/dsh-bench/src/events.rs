@@ -99,7 +99,11 @@ impl Sessions for Timed {
         self.files.list().await
     }
 
-    async fn read(&self, id: &SessionId, salvage: bool) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
+    async fn read(
+        &self,
+        id: &SessionId,
+        salvage: bool,
+    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
         self.files.read(id, salvage).await
     }
 }
@@ -143,7 +147,10 @@ pub async fn rows() -> Rows {
     let files = FileSessions::new(folder.path(), Arc::new(SystemClock));
     let sessions = Arc::new(Timed { files, watch: watch.clone() });
     let subscriber = Subscriber { name: PluginName::new("subscriber")?, watch: watch.clone() };
-    let agents = AgentLoop::new(services(STEPS, sessions, Arc::new(Marks::default())), vec![native_tool(), Arc::new(subscriber)]);
+    let agents = AgentLoop::new(
+        services(STEPS, sessions, Arc::new(Marks::default())),
+        vec![native_tool(), Arc::new(subscriber)],
+    );
     let agent = agent(&agents, "main").await?;
     turn(&agent).await?;
     agent.dispose("measured").await;

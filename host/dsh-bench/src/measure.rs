@@ -25,7 +25,12 @@ impl Samples {
     fn quantile(&self, part: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a place in a short list")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a place in a short list"
+        )]
         let at = ((sorted.len().saturating_sub(1)) as f64 * part).round() as usize;
         sorted.get(at).copied().unwrap_or(f64::NAN)
     }

@@ -1,8 +1,8 @@
 //! What an idle agent costs. Measured in a process of its own, since memory that was freed once is not given back.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use dsh_loop::AgentLoop;

@@ -32,7 +32,12 @@ print(json.dumps({"verdict": "abstain" if allowed else "deny"}))
 "#;
 
 fn call() -> ToolCall {
-    ToolCall { id: "call".into(), name: "read".into(), arguments: r#"{"path":"src/deep/../main.rs"}"#.into(), opaque: None }
+    ToolCall {
+        id: "call".into(),
+        name: "read".into(),
+        arguments: r#"{"path":"src/deep/../main.rs"}"#.into(),
+        opaque: None,
+    }
 }
 
 /// The permission plugin as a guard, out of any agent.
@@ -96,7 +101,11 @@ async fn compare(component: &Component, what: &str, bound: f64, mut program: Com
             pair.push(process, component);
         }
     }
-    Row::new(what, reach, pair.ratios()).detail(format!("{:.2} µs against {:.0} µs", pair.other.median(), pair.this.median()))
+    Row::new(what, reach, pair.ratios()).detail(format!(
+        "{:.2} µs against {:.0} µs",
+        pair.other.median(),
+        pair.this.median()
+    ))
 }
 
 pub async fn rows(places: &Places) -> Rows {

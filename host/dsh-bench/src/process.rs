@@ -37,7 +37,16 @@ fn command(places: &Places, home: &Path) -> Command {
     let mut command = Command::new(&places.host);
     command.args(["--plugin", "permission", "--plugin-config", r#"permission={"default":"allow"}"#]);
     command.args(["--plugin", "sandbox", "--plugin-config", r#"sandbox={"profile":"full"}"#]);
-    command.args(["--plugin", "compaction", "--plugin", "plan-mode", "--plugin", "files", "--grant", "files=fs:read:."]);
+    command.args([
+        "--plugin",
+        "compaction",
+        "--plugin",
+        "plan-mode",
+        "--plugin",
+        "files",
+        "--grant",
+        "files=fs:read:.",
+    ]);
     command.args(["--model", "script:script.jsonl", "--output", "jsonl", "go"]);
     command.current_dir(home).env("DSH_HOME", home.join("home")).stdin(Stdio::null()).stdout(Stdio::piped());
     command
@@ -61,7 +70,9 @@ fn run(places: &Places, home: &Path) -> Fallible<Run> {
     }
     let status = child.wait()?;
     match (status.success(), first_request_ms, memory) {
-        (true, Some(first_request_ms), Some((peak_mib, resident_mib))) => Ok(Run { first_request_ms, peak_mib, resident_mib }),
+        (true, Some(first_request_ms), Some((peak_mib, resident_mib))) => {
+            Ok(Run { first_request_ms, peak_mib, resident_mib })
+        }
         _ => Err(format!("`dsh-host` ended with {status}, and did not make two requests").into()),
     }
 }
@@ -92,7 +103,8 @@ pub async fn rows(places: &Places) -> Rows {
     std::fs::write(home.path().join("script.jsonl"), SCRIPT)?;
     // Compiles the plugins into the cache.
     run(places, home.path())?;
-    let (mut first, mut peak, mut resident, mut noise) = (Samples::default(), Samples::default(), Samples::default(), Samples::default());
+    let (mut first, mut peak, mut resident, mut noise) =
+        (Samples::default(), Samples::default(), Samples::default(), Samples::default());
     for _ in 0..STARTS {
         let measured = run(places, home.path())?;
         first.push(measured.first_request_ms);

@@ -61,7 +61,13 @@ impl Row {
 
     /// A number that could not be had here.
     pub fn skipped(what: impl Into<String>, reach: Reach, why: impl fmt::Display) -> Self {
-        Self { what: what.into(), unit: reach.unit, reach: Some(reach), measured: Err(why.to_string()), detail: String::new() }
+        Self {
+            what: what.into(),
+            unit: reach.unit,
+            reach: Some(reach),
+            measured: Err(why.to_string()),
+            detail: String::new(),
+        }
     }
 
     /// Adds what the number was made of.
@@ -149,7 +155,8 @@ impl Report {
     pub fn json(&self) -> String {
         let failed: Vec<Value> = self.failed.iter().map(|(group, why)| json!({ "group": group, "why": why })).collect();
         let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-        let value = json!({ "cores": cores, "rows": self.rows.iter().map(Row::json).collect::<Vec<_>>(), "failed": failed });
+        let value =
+            json!({ "cores": cores, "rows": self.rows.iter().map(Row::json).collect::<Vec<_>>(), "failed": failed });
         serde_json::to_string_pretty(&value).expect("invariant: all keys are strings") + "\n"
     }
 }
@@ -177,7 +184,10 @@ mod tests {
         let check = |row: Row, expect: [&str; 5]| assert_eq!(row.cells(), expect);
         let samples = |values: &[f64]| values.iter().copied().collect::<Samples>();
         check(Row::new("a", Reach::at_most(1.2, "×"), samples(&[1.1])), ["a", "≤ 1.2×", "1.1×", "±0 %", "yes"]);
-        check(Row::new("a", Reach::at_most(60.0, "µs"), samples(&[61.04])).detail("b"), ["a (b)", "≤ 60 µs", "61 µs", "±0 %", "NO"]);
+        check(
+            Row::new("a", Reach::at_most(60.0, "µs"), samples(&[61.04])).detail("b"),
+            ["a (b)", "≤ 60 µs", "61 µs", "±0 %", "NO"],
+        );
         check(Row::new("a", Reach::at_least(3000.0, "×"), samples(&[2999.0])), ["a", "≥ 3000×", "2999×", "±0 %", "NO"]);
         check(Row::plain("a", "ms", samples(&[0.5])), ["a", "", "0.5 ms", "±0 %", ""]);
         check(Row::skipped("a", Reach::at_most(3.0, "×"), "no"), ["a", "≤ 3×", "", "", "not measured: no"]);

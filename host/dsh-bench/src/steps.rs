@@ -43,7 +43,10 @@ pub async fn rows(places: &Places) -> Rows {
         }
     }
     let steps = format!("{:.1} µs against {:.1} µs", growth.this.median(), growth.other.median());
-    rows.push(Row::new("step 1,000 against step 10 of one turn, no plugins", Reach::at_most(1.5, "×"), growth.ratios()).detail(steps));
+    rows.push(
+        Row::new("step 1,000 against step 10 of one turn, no plugins", Reach::at_most(1.5, "×"), growth.ratios())
+            .detail(steps),
+    );
     rows.push(Row::new("a step with one tool call, no plugins, log in memory", Reach::at_most(25.0, "µs"), bare));
     rows.push(Row::plain("the same with the log in a file", "µs", in_a_file().await?));
     rows.push(five(places).await?);
@@ -72,5 +75,10 @@ async fn five(places: &Places) -> Fallible<Row> {
         }
     }
     let detail = format!("{:.1} µs a step against {:.1} µs", added.this.median(), added.other.median());
-    Ok(Row::new("five plugins on each of the four waterfalls, added to a step", Reach::at_most(60.0, "µs"), added.differences()).detail(detail))
+    Ok(Row::new(
+        "five plugins on each of the four waterfalls, added to a step",
+        Reach::at_most(60.0, "µs"),
+        added.differences(),
+    )
+    .detail(detail))
 }

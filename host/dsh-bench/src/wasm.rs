@@ -28,7 +28,8 @@ pub fn engine() -> Fallible<Engine> {
 /// Loads the component `file` of `folder` under `name`.
 pub async fn load(engine: &Engine, folder: &Path, file: &str, name: &str, config: Value) -> Fallible<Arc<dyn Plugin>> {
     let path = folder.join(format!("{file}.wasm"));
-    let bytes = std::fs::read(&path).map_err(|error| format!("{}: {error}; build it with `cargo xtask guests`", path.display()))?;
+    let bytes = std::fs::read(&path)
+        .map_err(|error| format!("{}: {error}; build it with `cargo xtask guests`", path.display()))?;
     let spec = PluginSpec { config, ..PluginSpec::new(PluginName::new(name)?) };
     Ok(engine.load(bytes, spec).await?)
 }
@@ -37,7 +38,8 @@ pub async fn load(engine: &Engine, folder: &Path, file: &str, name: &str, config
 pub async fn five_noops(engine: &Engine, places: &Places) -> Fallible<Vec<Arc<dyn Plugin>>> {
     let mut plugins = Vec::with_capacity(FIVE);
     for n in 1..=FIVE {
-        plugins.push(load(engine, &places.guests, "noop", &format!("noop-{n}"), Value::Object(Default::default())).await?);
+        plugins
+            .push(load(engine, &places.guests, "noop", &format!("noop-{n}"), Value::Object(Default::default())).await?);
     }
     Ok(plugins)
 }

@@ -107,7 +107,9 @@ fn messages(out: &mut String, kind: ProviderKind, request: &ModelRequest) {
 /// Whether a message is written in the same way wherever it stands: without pictures that follow it, and without reasoning that is
 /// sent back in some places only.
 fn stands_alone(message: &Message, in_round: bool) -> bool {
-    let pictures = || message.tool_results().any(|result| result.content.iter().any(|block| matches!(block, ResultBlock::Image(_))));
+    let pictures = || {
+        message.tool_results().any(|result| result.content.iter().any(|block| matches!(block, ResultBlock::Image(_))))
+    };
     let reasoning = || message.content.iter().any(|block| matches!(block, ContentBlock::Reasoning(_)));
     match message.role {
         Role::Assistant => !in_round || !reasoning(),
