@@ -40,6 +40,9 @@ pub struct Run {
     /// A message; `-` is the whole of standard input. Without one: the whole of standard input, or a chat in a terminal
     #[arg(value_name = "PROMPT")]
     pub prompts: Vec<String>,
+    /// A first prompt that looks like a command in the wrong place.
+    #[arg(skip)]
+    pub misplaced: Option<String>,
 }
 
 /// The command line when its first argument is a command's name.
@@ -344,11 +347,14 @@ pub struct Conversation {
 /// What clap says to the person, help and version included.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, clap::Error> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let is_command = arguments.get(1).and_then(|first| first.to_str()).is_some_and(is_command);
-    if is_command {
+    let is_first = arguments.get(1).and_then(|first| first.to_str()).is_some_and(is_command);
+    if is_first {
         return WithCommand::try_parse_from(arguments).map(|parsed| Request::Command(parsed.command));
     }
-    Run::try_parse_from(arguments).map(|run| Request::Run(Box::new(run)))
+    let meant = arguments.iter().any(|argument| argument == "--");
+    let mut run = Run::try_parse_from(arguments)?;
+    run.misplaced = run.prompts.first().filter(|prompt| !meant && is_command(prompt)).cloned();
+    Ok(Request::Run(Box::new(run)))
 }
 
 /// Whether `word` is the name of a command.

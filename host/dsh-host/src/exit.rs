@@ -150,6 +150,8 @@ pub const UNENFORCEABLE: &str = "unenforceable";
 const SESSION_CODES: [&str; 2] = ["session-write-failed", "flush-failed"];
 /// The codes that stand for a plugin's failure.
 const PLUGIN_CODES: [&str; 3] = ["plugin-failed", "plugin-limit", "plugin-missing"];
+/// The code when a plugin ran the rest of a waterfall too often.
+const TOO_OFTEN: &str = "limit";
 
 /// Set by the panic hook: a bug of ours decides over everything else.
 static PANICKED: AtomicBool = AtomicBool::new(false);
@@ -173,7 +175,7 @@ pub fn panicked() -> bool {
 /// The code behind the machine-readable code of a failure that ended a turn or a call.
 pub fn failure_code(code: &str) -> Code {
     match code {
-        code if PLUGIN_CODES.contains(&code) => Code::Plugin,
+        code if PLUGIN_CODES.contains(&code) || code == TOO_OFTEN => Code::Plugin,
         code if SESSION_CODES.contains(&code) => Code::Session,
         UNENFORCEABLE => Code::Sandbox,
         "internal" => Code::Internal,

@@ -15,6 +15,7 @@ use crate::args::{Options, Output};
 use crate::env::Environment;
 use crate::exit::{self, Code, Ledger, Stop};
 use crate::output::Sink;
+use crate::output::chat::tame;
 use crate::output::pump::Pump;
 use crate::resolve::{self, Plan};
 use crate::run::watch::Watch;
@@ -101,7 +102,7 @@ pub async fn call(options: &Options, name: &str, arguments: &str, environment: &
         diagnostics::complain(error);
     }
     let code = exit::tool_call_code(&outcome, fatal.as_ref(), &watch.ledger());
-    show(&outcome, code, plan.output)?;
+    show(&outcome, code, plan.output, environment.stdout_is_terminal)?;
     if outcome.code.as_deref() == Some("unknown-tool") && fatal.is_none() {
         diagnostics::hint(names::hint(name, tools.iter().map(String::as_str)));
     }
@@ -138,7 +139,7 @@ struct Shown<'a> {
     code: Option<&'a str>,
 }
 
-fn show(outcome: &Outcome, code: Code, output: Output) -> Result<(), Stop> {
+fn show(outcome: &Outcome, code: Code, output: Output, to_terminal: bool) -> Result<(), Stop> {
     if output == Output::Json {
         let shown = Shown { content: &outcome.content, is_error: outcome.is_error, code: outcome.code.as_deref() };
         let mut line = Vec::new();
@@ -147,6 +148,7 @@ fn show(outcome: &Outcome, code: Code, output: Output) -> Result<(), Stop> {
         return Ok(());
     }
     let text = result_text(&outcome.content);
+    let text = if to_terminal { tame(&text) } else { text };
     match code {
         Code::Success | Code::ToolError if output == Output::Text => {
             let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };

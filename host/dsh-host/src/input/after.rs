@@ -48,9 +48,9 @@ impl Waiting {
         if kind == AT_ONCE { Vec::new() } else { self.due(kind) }
     }
 
-    /// The commands that still wait.
-    pub fn left(&self) -> impl Iterator<Item = (u64, &After)> {
-        self.pending.iter().map(|(after, command)| (command.line, after))
+    /// The lines of the commands that still wait, and for what; they wait no longer.
+    pub fn take_left(&mut self) -> Vec<(u64, After)> {
+        std::mem::take(&mut self.pending).into_iter().map(|(after, command)| (command.line, after)).collect()
     }
 
     fn happened(&self, after: &After) -> bool {
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(lines(&waiting.settled("tool/call")), [2]);
         waiting.emitted("tool/call");
         assert_eq!(lines(&waiting.settled("tool/call")), [1, 3]);
-        assert_eq!(waiting.left().map(|(line, _)| line).collect::<Vec<_>>(), [4]);
+        assert_eq!(waiting.take_left().into_iter().map(|(line, _)| line).collect::<Vec<_>>(), [4]);
     }
 
     #[test]

@@ -111,11 +111,11 @@ impl Desk {
         let _ = self.unsettled.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    /// Reports the commands whose event never came.
+    /// Reports the commands whose event never came, and drops them.
     pub fn report_left(&self) {
-        let left: Vec<(u64, String)> = self.waiting().left().map(|(line, after)| (line, after.to_string())).collect();
-        for (line, after) in &left {
-            self.complain(*line, &format!("its event `{after}` never came, so it was not applied"));
+        let left = self.waiting().take_left();
+        for (line, after) in left {
+            self.complain(line, &format!("its event `{after}` never came, so it was not applied"));
         }
     }
 

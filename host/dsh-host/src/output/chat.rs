@@ -19,17 +19,12 @@ pub struct ChatSink {
 impl ChatSink {
     /// For `agent`, with colours when a terminal shows them.
     pub fn new(agent: AgentId, stream: bool, colour: bool) -> Self {
-        Self { text: TextSink::new(agent.clone(), stream), agent, colour }
+        Self { text: TextSink::new(agent.clone(), stream, true), agent, colour }
     }
 
     /// Adds what an event looks like.
     pub fn emit(&mut self, emitted: &Emitted, out: &mut Vec<u8>) {
-        let mut text = Vec::new();
-        self.text.emit(emitted, &mut text);
-        if !text.is_empty() {
-            // What a model writes must not steer the terminal.
-            out.extend(tame(&String::from_utf8_lossy(&text)).into_bytes());
-        }
+        self.text.emit(emitted, out);
         if *emitted.agent() != self.agent {
             return;
         }

@@ -24,10 +24,10 @@ pub enum Sink {
 }
 
 impl Sink {
-    /// The sink for an option; `text` shows the prompted agent only.
-    pub fn new(output: Output, prompted: AgentId, stream: bool) -> Self {
+    /// The sink for an option; `text` shows the prompted agent only, tamed when it goes to a terminal.
+    pub fn new(output: Output, prompted: AgentId, stream: bool, to_terminal: bool) -> Self {
         match output {
-            Output::Text => Self::Text(TextSink::new(prompted, stream)),
+            Output::Text => Self::Text(TextSink::new(prompted, stream, to_terminal)),
             Output::Json => Self::Json,
             Output::Jsonl => Self::Jsonl,
         }

@@ -6,10 +6,13 @@ use dsh_seam::AgentId;
 use dsh_seam::event::{Emitted, Event};
 use dsh_seam::message::{Chunk, ContentBlock};
 
+use super::chat::tame;
+
 /// Prints one agent's text.
 pub struct TextSink {
     agent: AgentId,
     stream: bool,
+    tamed: bool,
     in_line: bool,
     /// Text of the open step that was printed already.
     printed: bool,
@@ -18,9 +21,10 @@ pub struct TextSink {
 }
 
 impl TextSink {
-    /// For `agent`; without `stream` a message is printed once it is logged.
-    pub fn new(agent: AgentId, stream: bool) -> Self {
-        Self { agent, stream, in_line: false, printed: false, in_pieces: HashSet::new() }
+    /// For `agent`; without `stream` a message is printed once it is logged. `tamed` is for a terminal, which what a model writes must
+    /// not steer.
+    pub fn new(agent: AgentId, stream: bool, tamed: bool) -> Self {
+        Self { agent, stream, tamed, in_line: false, printed: false, in_pieces: HashSet::new() }
     }
 
     /// Adds what an event adds to the text.
@@ -64,7 +68,10 @@ impl TextSink {
 
     fn print(&mut self, text: &str, out: &mut Vec<u8>) {
         if let Some(last) = text.as_bytes().last() {
-            out.extend_from_slice(text.as_bytes());
+            match self.tamed {
+                true => out.extend_from_slice(tame(text).as_bytes()),
+                false => out.extend_from_slice(text.as_bytes()),
+            }
             self.in_line = *last != b'\n';
             self.printed = true;
         }
@@ -85,7 +92,7 @@ mod tests {
     use std::sync::Arc;
 
     fn check(stream: bool, events: &[(&str, &str)], expect: &str) {
-        let mut sink = TextSink::new(AgentId::new("main").expect("valid"), stream);
+        let mut sink = TextSink::new(AgentId::new("main").expect("valid"), stream, false);
         let mut out = Vec::new();
         for (kind, data) in events {
             let line = format!(r#"{{"type":"{kind}","seq":0,"time":0,"session":"s","agent":"main","data":{{"turn":1,"step":1,{data}}}}}"#);

@@ -175,7 +175,10 @@ impl<'a> Scope<'a> {
 /// Resolves a run.
 pub fn run(run: &Run, environment: &Environment) -> Result<(Plan, Source), Stop> {
     let config = config::find(run.options.config.as_deref(), environment)?;
-    let plan = resolve(&run.options, &run.conversation, config.as_ref(), environment)?;
+    let mut plan = resolve(&run.options, &run.conversation, config.as_ref(), environment)?;
+    if let Some(word) = &run.misplaced {
+        plan.notices.push(format!("`{word}` is a prompt here; a command must be the first argument, and `--` before a prompt says that it is one"));
+    }
     let input = run.conversation.input.or(config.as_ref().and_then(|config| config.file.input)).unwrap_or(Input::Text);
     let source = source(&run.prompts, input, environment)?;
     Ok((plan, source))

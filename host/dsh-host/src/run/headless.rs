@@ -188,14 +188,20 @@ impl Commands {
         }
     }
 
-    /// Returns when the agent is idle and every command whose event was that idleness has been applied, or it is disposed.
+    /// Returns when the agent is idle and every command whose event was that idleness has been applied, or it is gone.
     async fn quiet(&self) {
+        let mut status = self.status.clone();
         loop {
             self.agent.idle().await;
-            self.desk.quiet().await;
-            let is_idle = self.agent.status() == Status::Idle && !self.agent.has_pending();
-            if is_idle || self.agent.status() == Status::Disposed {
-                return;
+            tokio::select! {
+                () = self.desk.quiet() => {}
+                _ = status.wait_for(|status| *status == Status::Disposed) => {}
+            }
+            match self.agent.status() {
+                Status::Idle if !self.agent.has_pending() => return,
+                Status::Idle | Status::Running => {}
+                // The end of the agent has events of its own.
+                Status::Disposed => return self.agent.dispose(DONE).await,
             }
         }
     }

@@ -192,7 +192,7 @@ fn sink(plan: &Plan, is_chat: bool, environment: &Environment) -> Sink {
     if is_chat && plan.output == Output::Text && environment.stdout_is_terminal {
         return Sink::Chat(ChatSink::new(prompted, plan.stream, environment.shows_colours()));
     }
-    Sink::new(plan.output, prompted, plan.stream)
+    Sink::new(plan.output, prompted, plan.stream, environment.stdout_is_terminal)
 }
 
 /// Makes every agent, the prompted one held until its prompts are queued.
