@@ -58,7 +58,8 @@ impl InputApprover {
     /// When there is no such open question.
     pub fn answer(&self, prompted: &AgentId, id: Option<&str>, answer: ApprovalAnswer) -> Result<(), String> {
         let open = self.open();
-        let unanswered = |question: &OpenQuestion| question.answer.borrow().is_none() && id.is_none_or(|id| question.id == id);
+        let unanswered =
+            |question: &OpenQuestion| question.answer.borrow().is_none() && id.is_none_or(|id| question.id == id);
         let own = open.get(prompted).filter(|question| unanswered(question));
         match own.or_else(|| open.values().find(|question| unanswered(question))) {
             Some(question) => {
@@ -82,7 +83,11 @@ impl InputApprover {
 #[async_trait]
 impl Approver for InputApprover {
     async fn decide(&self, agent: &AgentInfo, asked: &ApprovalAsked) -> (ApprovalAnswer, ApprovalBy) {
-        let answer = self.open().get(&agent.agent).filter(|question| question.id == asked.id).map(|question| question.answer.subscribe());
+        let answer = self
+            .open()
+            .get(&agent.agent)
+            .filter(|question| question.id == asked.id)
+            .map(|question| question.answer.subscribe());
         let Some(mut answer) = answer else { return (ApprovalAnswer::Deny, ApprovalBy::Headless) };
         let mut ended = self.ended.subscribe();
         tokio::select! {
@@ -161,9 +166,16 @@ mod tests {
         let approver = InputApprover::default();
         let main = info("main");
         let asked = asked(&approver, "main", "approval-1");
-        assert_eq!(approver.answer(&main.agent, Some("approval-2"), ApprovalAnswer::Deny), Err("no question `approval-2` is open".into()));
+        assert_eq!(
+            approver.answer(&main.agent, Some("approval-2"), ApprovalAnswer::Deny),
+            Err("no question `approval-2` is open".into())
+        );
         assert_eq!(approver.answer(&main.agent, None, ApprovalAnswer::AllowOnce), Ok(()));
-        assert_eq!(approver.answer(&main.agent, None, ApprovalAnswer::Deny), Err("no question is open".into()), "it is answered");
+        assert_eq!(
+            approver.answer(&main.agent, None, ApprovalAnswer::Deny),
+            Err("no question is open".into()),
+            "it is answered"
+        );
         assert_eq!(approver.decide(&main, &asked).await, (ApprovalAnswer::AllowOnce, ApprovalBy::Input));
     }
 
@@ -172,7 +184,11 @@ mod tests {
         let approver = InputApprover::default();
         let child = info("child");
         let first = asked(&approver, "child", "approval-1");
-        assert_eq!(approver.answer(&info("main").agent, None, ApprovalAnswer::AllowAlways), Ok(()), "a descendant's question");
+        assert_eq!(
+            approver.answer(&info("main").agent, None, ApprovalAnswer::AllowAlways),
+            Ok(()),
+            "a descendant's question"
+        );
         approver.end();
         assert_eq!(approver.decide(&child, &first).await, (ApprovalAnswer::AllowAlways, ApprovalBy::Input));
         let second = asked(&approver, "child", "approval-2");

@@ -386,7 +386,11 @@ mod tests {
     #[test]
     fn a_first_argument_that_is_a_command_is_that_command() {
         let check = |line: &str, prompts: Option<&[&str]>| match parsed(line).expect(line) {
-            Request::Run(run) => assert_eq!(Some(run.prompts.iter().map(String::as_str).collect::<Vec<_>>()), prompts.map(<[_]>::to_vec), "{line}"),
+            Request::Run(run) => assert_eq!(
+                Some(run.prompts.iter().map(String::as_str).collect::<Vec<_>>()),
+                prompts.map(<[_]>::to_vec),
+                "{line}"
+            ),
             Request::Command(_) => assert_eq!(prompts, None, "{line}"),
         };
         check("doctor", None);

@@ -127,7 +127,8 @@ pub async fn plugins(plan: &Plan, environment: &Environment) -> Result<Vec<Arc<W
     }
     let engine = engine(Some(&plan.workspace), environment)?;
     let load = |plugin: &PluginPlan| {
-        let (engine, path, name, spec) = (engine.clone(), plugin.path.clone(), plugin.name.clone(), spec(plugin, environment));
+        let (engine, path, name, spec) =
+            (engine.clone(), plugin.path.clone(), plugin.name.clone(), spec(plugin, environment));
         tokio::spawn(async move {
             let bytes = tokio::task::spawn_blocking({
                 let path = path.clone();
@@ -135,7 +136,10 @@ pub async fn plugins(plan: &Plan, environment: &Environment) -> Result<Vec<Arc<W
             });
             let bytes = bytes.await.map_err(|error| Stop::new(Code::Internal, error.to_string()))?;
             let bytes = bytes.map_err(|error| Stop::io(&path, &error))?;
-            engine.load(bytes, spec?).await.map_err(|error| refused(&format!("plugin `{name}` (`{}`)", path.display()), &error))
+            engine
+                .load(bytes, spec?)
+                .await
+                .map_err(|error| refused(&format!("plugin `{name}` (`{}`)", path.display()), &error))
         })
     };
     let loaded = join_all(plan.plugins.iter().map(load)).await;

@@ -35,7 +35,8 @@ pub fn start(loudness: Loudness, environment: &Environment) {
         Some(Ok(filter)) => (filter, None),
         Some(Err(error)) => (EnvFilter::new(level), Some(error)),
     };
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).event_format(Plain).with_writer(std::io::stderr).finish();
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).event_format(Plain).with_writer(std::io::stderr).finish();
     if tracing::subscriber::set_global_default(subscriber).is_err() {
         eprintln!("warning: diagnostics were started twice");
     }

@@ -76,7 +76,9 @@ impl Environment {
         }
         // The XDG specification says to ignore a relative path.
         let absolute = |name: &str| self.raw(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        absolute(xdg).or_else(|| absolute("HOME").map(|home| home.join(below_home))).map(|directory| directory.join("dsh"))
+        absolute(xdg)
+            .or_else(|| absolute("HOME").map(|home| home.join(below_home)))
+            .map(|directory| directory.join("dsh"))
     }
 
     fn raw(&self, name: &str) -> Option<&OsStr> {

@@ -8,7 +8,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dsh_loop::CreateError;
-use dsh_seam::event::{ApprovalAnswer, Emitted, ErrorEvent, Event, LiveEvent, PluginFailed, ReasonKind, ToolResultEvent, TurnReason};
+use dsh_seam::event::{
+    ApprovalAnswer, Emitted, ErrorEvent, Event, LiveEvent, PluginFailed, ReasonKind, ToolResultEvent, TurnReason,
+};
 use dsh_seam::message::Usage;
 use dsh_seam::session::SessionError;
 use dsh_seam::tools::{DENYING_CODES, Outcome};
@@ -163,7 +165,9 @@ pub fn install_panic_hook() {
         let place = info.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
         let message = info.payload_as_str().unwrap_or("no message").lines().next().unwrap_or_default();
         eprintln!("error: internal error{place}: {message}");
-        eprintln!("hint: this is a bug of dsh-host; please report it with the command that led here, and the session is kept");
+        eprintln!(
+            "hint: this is a bug of dsh-host; please report it with the command that led here, and the session is kept"
+        );
     }));
 }
 
@@ -317,8 +321,12 @@ impl Ledger {
             }
             Event::ToolResult(result) if self.is_own(agent, result.turn) => self.observe_result(result),
             // A plugin may fail while no turn is open, too.
-            Event::PluginFailed(failed) if failed.turn == 0 || self.is_own(agent, failed.turn) => self.observe_failure(failed),
-            Event::ApprovalDecided(decided) if self.strict && decided.call_id.is_none() && decided.answer == ApprovalAnswer::Deny => {
+            Event::PluginFailed(failed) if failed.turn == 0 || self.is_own(agent, failed.turn) => {
+                self.observe_failure(failed)
+            }
+            Event::ApprovalDecided(decided)
+                if self.strict && decided.call_id.is_none() && decided.answer == ApprovalAnswer::Deny =>
+            {
                 self.earn(Code::Denied);
             }
             _ => {}
@@ -363,7 +371,9 @@ impl Ledger {
         let counts = match failed.seam {
             _ if self.open_plugins.contains(&failed.plugin) => self.strict,
             Seam::Observer | Seam::Flush => self.strict,
-            Seam::Provider => matches!(failed.kind, FailureKind::Trap | FailureKind::Limit) && (self.strict || self.tool_call),
+            Seam::Provider => {
+                matches!(failed.kind, FailureKind::Trap | FailureKind::Limit) && (self.strict || self.tool_call)
+            }
             _ => true,
         };
         if counts {
@@ -424,14 +434,17 @@ mod tests {
 
     const START: &str = r#"turn/start {"turn":1,"trigger":{"type":"message","source":{"type":"user"}}}"#;
     const GOOD: &str = r#"tool/result {"turn":1,"step":1,"callId":"a","content":[],"isError":false}"#;
-    const DENIED: &str = r#"tool/result {"turn":1,"step":1,"callId":"a","content":[],"isError":true,"code":"approval-denied"}"#;
+    const DENIED: &str =
+        r#"tool/result {"turn":1,"step":1,"callId":"a","content":[],"isError":true,"code":"approval-denied"}"#;
 
     fn end(reason: &str) -> String {
         format!(r#"turn/end {{"turn":1,"reason":{reason}}}"#)
     }
 
     fn failed(plugin: &str, seam: &str, kind: &str) -> String {
-        format!(r#"plugin/failed {{"turn":1,"step":1,"plugin":"{plugin}","seam":"{seam}","kind":"{kind}","message":"m"}}"#)
+        format!(
+            r#"plugin/failed {{"turn":1,"step":1,"plugin":"{plugin}","seam":"{seam}","kind":"{kind}","message":"m"}}"#
+        )
     }
 
     #[test]
@@ -483,10 +496,16 @@ mod tests {
             ledger.observe(&Emitted::Durable(Arc::new(Entry::parse(&line).expect("an entry"))));
         };
         for (turn, reason) in [(1, "max-steps"), (2, "completed")] {
-            feed("turn/start", format!(r#"{{"turn":{turn},"trigger":{{"type":"message","source":{{"type":"user"}}}}}}"#));
+            feed(
+                "turn/start",
+                format!(r#"{{"turn":{turn},"trigger":{{"type":"message","source":{{"type":"user"}}}}}}"#),
+            );
             feed("step/start", format!(r#"{{"turn":{turn},"step":1}}"#));
             feed("usage", format!(r#"{{"turn":{turn},"step":1,"usage":{{"input":2}}}}"#));
-            feed("assistant/message", format!(r#"{{"turn":{turn},"step":1,"content":[{{"type":"text","text":"t{turn}"}}]}}"#));
+            feed(
+                "assistant/message",
+                format!(r#"{{"turn":{turn},"step":1,"content":[{{"type":"text","text":"t{turn}"}}]}}"#),
+            );
             feed("turn/end", format!(r#"{{"turn":{turn},"reason":{{"type":"{reason}"}}}}"#));
         }
         let expect = concat!(

@@ -52,7 +52,8 @@ fn main() {
 }
 
 fn carry_out(request: Request) -> Result<Code, Stop> {
-    let environment = Environment::of_this_process().map_err(|error| Stop::usage(format!("the working directory cannot be used: {error}")))?;
+    let environment = Environment::of_this_process()
+        .map_err(|error| Stop::usage(format!("the working directory cannot be used: {error}")))?;
     diagnostics::start(loudness(&request), &environment);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build();
     let runtime = runtime.map_err(|error| Stop::new(Code::Internal, format!("no thread could be started: {error}")))?;

@@ -57,12 +57,16 @@ impl<'a> ModelRef<'a> {
         }
         let (provider, model) = text.split_once('/').unwrap_or((text, ""));
         if !BUILT_IN.iter().any(|built_in| built_in.name == provider) && !configured.contains(&provider) {
-            let known = [ECHO, "script"].into_iter().chain(BUILT_IN.iter().map(|known| known.name)).chain(configured.iter().copied());
+            let known = [ECHO, "script"]
+                .into_iter()
+                .chain(BUILT_IN.iter().map(|known| known.name))
+                .chain(configured.iter().copied());
             let hint = names::hint(provider, known.collect::<Vec<_>>());
             return Err(Stop::usage(format!("unknown provider `{provider}` in the model `{text}`")).hint(hint));
         }
         if model.is_empty() {
-            return Err(Stop::usage(format!("the model `{text}` names only a provider")).hint(format!("write `{provider}/MODEL`")));
+            return Err(Stop::usage(format!("the model `{text}` names only a provider"))
+                .hint(format!("write `{provider}/MODEL`")));
         }
         Ok(Self::Network { provider })
     }
@@ -71,13 +75,16 @@ impl<'a> ModelRef<'a> {
         let (file, line) = match script.rsplit_once('#') {
             Some((file, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => {
                 let number = line.parse().ok().filter(|number| *number > 0);
-                let number = number.ok_or_else(|| Stop::usage(format!("`#{line}` is no line of a script; lines count from 1")))?;
+                let number = number
+                    .ok_or_else(|| Stop::usage(format!("`#{line}` is no line of a script; lines count from 1")))?;
                 (file, Some(number))
             }
             _ => (script, None),
         };
         if file.is_empty() {
-            return Err(Stop::usage("the model `script:` needs a file").hint("write `script:FILE` or `script:FILE#LINE`"));
+            return Err(
+                Stop::usage("the model `script:` needs a file").hint("write `script:FILE` or `script:FILE#LINE`")
+            );
         }
         Ok(Self::Script { file, line })
     }
@@ -94,7 +101,8 @@ mod tests {
 
     #[test]
     fn models_name_their_provider() {
-        let check = |text: &str, expect: ModelRef<'_>| assert_eq!(ModelRef::parse(text, &["local"]), Ok(expect), "{text}");
+        let check =
+            |text: &str, expect: ModelRef<'_>| assert_eq!(ModelRef::parse(text, &["local"]), Ok(expect), "{text}");
         check("echo", ModelRef::Echo);
         check("script:s.jsonl", ModelRef::Script { file: "s.jsonl", line: None });
         check("script:a#b/s.jsonl#5", ModelRef::Script { file: "a#b/s.jsonl", line: Some(5) });

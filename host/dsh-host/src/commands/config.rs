@@ -17,11 +17,13 @@ pub fn check(named: Option<&PathBuf>, environment: &Environment) -> Result<Code,
     for plugin in &plan.plugins {
         let what = format!("plugin `{}` (`{}`)", plugin.name, plugin.path.display());
         let bytes = std::fs::read(&plugin.path).map_err(|error| Stop::io(&plugin.path, &error))?;
-        let inspection = dsh_wasm::inspect(&bytes).map_err(|refusal| Stop::usage(format!("{what}: {refusal}")).hint(refusal.hint()))?;
+        let inspection = dsh_wasm::inspect(&bytes)
+            .map_err(|refusal| Stop::usage(format!("{what}: {refusal}")).hint(refusal.hint()))?;
         let missing = plugin.seams.iter().flatten().find(|seam| !inspection.seams.contains(seam));
         if let Some(seam) = missing {
             let exports = inspection.seams.iter().map(|seam: &Seam| format!("`{seam}`")).collect::<Vec<_>>().join(", ");
-            return Err(Stop::usage(format!("{what}: `seams` names `{seam}`, which it does not export")).hint(format!("it exports {exports}")));
+            return Err(Stop::usage(format!("{what}: `seams` names `{seam}`, which it does not export"))
+                .hint(format!("it exports {exports}")));
         }
     }
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
@@ -33,7 +35,9 @@ pub fn check(named: Option<&PathBuf>, environment: &Environment) -> Result<Code,
         count(plan.providers.len(), "provider"),
     ));
     if trust::harm(&loaded).is_some() && !trust::is_trusted(&loaded, environment) {
-        diagnostics::note("it is not trusted: it counts when it is named with `--config`, or after `dsh-host config trust`");
+        diagnostics::note(
+            "it is not trusted: it counts when it is named with `--config`, or after `dsh-host config trust`",
+        );
     }
     Ok(Code::Success)
 }

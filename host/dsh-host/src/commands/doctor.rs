@@ -6,11 +6,11 @@ use dsh_seam::tools::{Access, NetworkPolicy, PathGrant, Processes, Profile};
 use dsh_services::processes::HostProcesses;
 
 use super::{columns, print};
+use crate::compose;
 use crate::config::{self, sources, trust};
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
 use crate::providers::BUILT_IN;
-use crate::compose;
 
 /// Says it all.
 pub fn run(named: Option<&Path>, environment: &Environment) -> Result<Code, Stop> {
@@ -18,10 +18,20 @@ pub fn run(named: Option<&Path>, environment: &Environment) -> Result<Code, Stop
     let mut say = |what: &str, text: String| rows.push(vec![what.to_owned(), text]);
     let system = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
-    say("dsh-host", format!("{} on {} {} ({})", env!("CARGO_PKG_VERSION"), text(system.sysname()), text(system.release()), text(system.machine())));
+    say(
+        "dsh-host",
+        format!(
+            "{} on {} {} ({})",
+            env!("CARGO_PKG_VERSION"),
+            text(system.sysname()),
+            text(system.release()),
+            text(system.machine())
+        ),
+    );
     say("engine", engine(environment));
     let processes = HostProcesses::new(environment.working_directory.clone());
-    let read_only = Profile { paths: vec![PathGrant { path: ".".into(), access: Access::Read }], ..Profile::unrestricted() };
+    let read_only =
+        Profile { paths: vec![PathGrant { path: ".".into(), access: Access::Read }], ..Profile::unrestricted() };
     say("programs: files", enforceable(&processes, &read_only, "held by the kernel (Landlock)"));
     let offline = Profile { network: NetworkPolicy::Closed, ..Profile::unrestricted() };
     say("programs: network", enforceable(&processes, &offline, "closed by the kernel (seccomp)"));
@@ -30,7 +40,10 @@ pub fn run(named: Option<&Path>, environment: &Environment) -> Result<Code, Stop
     say("data", folder(environment.data_directory(), "sessions need `--session DIR` or `--no-save`"));
     say("cache", folder(environment.cache_directory(), "each run compiles its plugins"));
     let shipped = sources::shipped(environment);
-    say("shipped plugins", if shipped.is_empty() { "none found beside the executable".into() } else { shipped.join(", ") });
+    say(
+        "shipped plugins",
+        if shipped.is_empty() { "none found beside the executable".into() } else { shipped.join(", ") },
+    );
     let config = configuration(named, environment, &mut say);
     for built_in in BUILT_IN {
         let has_key = environment.variable(built_in.key_variable).is_some();
@@ -80,7 +93,11 @@ fn folder(path: Option<std::path::PathBuf>, without: &str) -> String {
 }
 
 /// The configuration, if it counts.
-fn configuration(named: Option<&Path>, environment: &Environment, say: &mut impl FnMut(&str, String)) -> Option<config::Loaded> {
+fn configuration(
+    named: Option<&Path>,
+    environment: &Environment,
+    say: &mut impl FnMut(&str, String),
+) -> Option<config::Loaded> {
     let is_there = named.is_some() || environment.path(config::FILE_NAME).exists();
     if !is_there {
         say("configuration", format!("no `{}` here", config::FILE_NAME));
@@ -96,7 +113,9 @@ fn configuration(named: Option<&Path>, environment: &Environment, say: &mut impl
             say("configuration", format!("{}, trusted", loaded.shown));
             return Some(loaded);
         }
-        Ok(loaded) if trust::harm(&loaded).is_none() => say("configuration", format!("{}, not trusted, describes agents only", loaded.shown)),
+        Ok(loaded) if trust::harm(&loaded).is_none() => {
+            say("configuration", format!("{}, not trusted, describes agents only", loaded.shown))
+        }
         Ok(loaded) => say("configuration", format!("{}, not trusted: see `dsh-host config trust`", loaded.shown)),
     }
     None

@@ -27,11 +27,17 @@ pub fn loudness(command: &Command) -> Loudness {
 pub async fn run(command: Command, environment: &Environment) -> Result<Code, Stop> {
     match command {
         Command::Tool(ToolCommand::List { options }) => tool::list(&options, environment).await,
-        Command::Tool(ToolCommand::Call { options, name, arguments }) => tool::call(&options, &name, &arguments, environment).await,
+        Command::Tool(ToolCommand::Call { options, name, arguments }) => {
+            tool::call(&options, &name, &arguments, environment).await
+        }
         Command::Plugin(PluginCommand::Inspect { file, output }) => plugin::inspect(&file, output, environment).await,
         Command::Session(SessionCommand::List { place, output }) => session::list(&place, output, environment).await,
-        Command::Session(SessionCommand::Show { id, place, salvage, output }) => session::show(&id, &place, salvage, output, environment).await,
-        Command::Session(SessionCommand::Export { id, place, salvage }) => session::export(&id, &place, salvage, environment).await,
+        Command::Session(SessionCommand::Show { id, place, salvage, output }) => {
+            session::show(&id, &place, salvage, output, environment).await
+        }
+        Command::Session(SessionCommand::Export { id, place, salvage }) => {
+            session::export(&id, &place, salvage, environment).await
+        }
         Command::Config(ConfigCommand::Check { file, config }) => config::check(file.or(config).as_ref(), environment),
         Command::Config(ConfigCommand::Trust { file, config }) => config::trust(file.or(config).as_ref(), environment),
         Command::Config(ConfigCommand::Schema) => config::schema(),
@@ -68,7 +74,9 @@ fn print_json(value: &impl serde::Serialize) -> Result<(), Stop> {
 /// Rows as columns of equal width, two blanks apart.
 fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..count).map(width).collect();
     let mut text = String::new();
     for row in rows {

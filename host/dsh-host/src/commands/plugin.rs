@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::{columns, print, print_json};
 use crate::args::Shape;
+use crate::compose;
 use crate::config::sources;
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
-use crate::compose;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -27,7 +27,8 @@ struct Shown<'a> {
 pub async fn inspect(file: &str, shape: Shape, environment: &Environment) -> Result<Code, Stop> {
     let path = sources::locate(file, &environment.working_directory, environment)?;
     // A file may have any name; what counts here is what is in it.
-    let name = sources::name_of(file).unwrap_or_else(|_| PluginName::new("plugin").expect("invariant: `plugin` is a valid name"));
+    let name = sources::name_of(file)
+        .unwrap_or_else(|_| PluginName::new("plugin").expect("invariant: `plugin` is a valid name"));
     let bytes = std::fs::read(&path).map_err(|error| Stop::io(&path, &error))?;
     let described = compose::engine(None, environment)?.describe(bytes, name.clone()).await;
     let description = described.map_err(|error| compose::refused(&format!("`{file}`"), &error))?;
@@ -60,7 +61,9 @@ fn text(name: &PluginName, file: &str, description: &Description) -> String {
     match ceiling {
         None => rows.push(row("ceiling", "none declared: it gets whatever is granted")),
         Some(entries) if entries.is_empty() => rows.push(row("ceiling", "nothing: it will never need a grant")),
-        Some(entries) => rows.extend(entries.iter().map(|entry| row("ceiling", &format!("{}: {}", entry.capability, entry.reason)))),
+        Some(entries) => {
+            rows.extend(entries.iter().map(|entry| row("ceiling", &format!("{}: {}", entry.capability, entry.reason))))
+        }
     }
     for tool in description.tools.as_deref().unwrap_or_default() {
         let first_line = tool.description.trim().lines().next().unwrap_or_default();

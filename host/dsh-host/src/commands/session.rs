@@ -92,13 +92,20 @@ struct Whole<'a> {
 }
 
 /// A session as a conversation.
-pub async fn show(id: &str, place: &SessionPlace, salvage: bool, shape: Shape, environment: &Environment) -> Result<Code, Stop> {
+pub async fn show(
+    id: &str,
+    place: &SessionPlace,
+    salvage: bool,
+    shape: Shape,
+    environment: &Environment,
+) -> Result<Code, Stop> {
     let (header, entries) = read(id, place, salvage, environment).await?;
     if shape == Shape::Json {
         return print_json(&Whole { header: &header, entries: &entries }).map(|()| Code::Success);
     }
     let model = header.model.as_deref().unwrap_or("no model");
-    let mut text = format!("session {} of agent {}, {model}, begun {} UTC\n", header.id, header.agent, moment(header.created));
+    let mut text =
+        format!("session {} of agent {}, {model}, begun {} UTC\n", header.id, header.agent, moment(header.created));
     if let (Some(parent), Some(at)) = (&header.parent, header.forked_at) {
         text.push_str(&format!("a copy of {parent} up to {at}\n"));
     }
@@ -117,10 +124,15 @@ pub async fn export(id: &str, place: &SessionPlace, salvage: bool, environment: 
     Ok(Code::Success)
 }
 
-async fn read(id: &str, place: &SessionPlace, salvage: bool, environment: &Environment) -> Result<(SessionHeader, Vec<Entry>), Stop> {
+async fn read(
+    id: &str,
+    place: &SessionPlace,
+    salvage: bool,
+    environment: &Environment,
+) -> Result<(SessionHeader, Vec<Entry>), Stop> {
     let id = SessionId::new(id).map_err(|error| Stop::usage(error.to_string()).hint("see `dsh-host session list`"))?;
     let (header, entries, notices) = sessions(place, environment)?.read(&id, salvage).await?;
-    notices.iter().for_each(|notice| diagnostics::note(notice));
+    notices.iter().for_each(diagnostics::note);
     Ok((header, entries))
 }
 
@@ -143,15 +155,24 @@ fn tell(event: &Event, out: &mut String) {
             say(&format!("result of {}{code}", result.call_id), &result_texts(&result.content));
         }
         Event::ApprovalDecided(decided) => {
-            let word = |value: serde_json::Result<serde_json::Value>| value.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+            let word = |value: serde_json::Result<serde_json::Value>| {
+                value.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+            };
             let (answer, by) = (word(serde_json::to_value(decided.answer)), word(serde_json::to_value(decided.by)));
             say("approval", &format!("{answer} by {by}"));
         }
-        Event::CompactionApplied(applied) => say("compaction", &format!("{} replaced {} messages", applied.plugin, applied.count)),
-        Event::PluginFailed(failed) => say("plugin failed", &format!("{} in {}: {}", failed.plugin, failed.seam, failed.message)),
+        Event::CompactionApplied(applied) => {
+            say("compaction", &format!("{} replaced {} messages", applied.plugin, applied.count))
+        }
+        Event::PluginFailed(failed) => {
+            say("plugin failed", &format!("{} in {}: {}", failed.plugin, failed.seam, failed.message))
+        }
         Event::Error(error) => say("error", &format!("{} ({})", error.message, error.code)),
         Event::TurnEnd(end) if end.reason.kind != ReasonKind::Completed => {
-            let kind = serde_json::to_value(end.reason.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default();
+            let kind = serde_json::to_value(end.reason.kind)
+                .ok()
+                .and_then(|kind| kind.as_str().map(str::to_owned))
+                .unwrap_or_default();
             say(&format!("turn {} ended", end.turn), &kind);
         }
         _ => {}
@@ -188,7 +209,10 @@ fn result_texts(content: &[ResultBlock]) -> String {
 fn moment(time_ms: u64) -> String {
     let format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
     let seconds = i64::try_from(time_ms / 1000).unwrap_or(i64::MAX);
-    OffsetDateTime::from_unix_timestamp(seconds).ok().and_then(|time| time.format(format).ok()).unwrap_or_else(|| time_ms.to_string())
+    OffsetDateTime::from_unix_timestamp(seconds)
+        .ok()
+        .and_then(|time| time.format(format).ok())
+        .unwrap_or_else(|| time_ms.to_string())
 }
 
 #[cfg(test)]

@@ -89,8 +89,10 @@ pub async fn list(options: &Options, environment: &Environment) -> Result<Code, 
 /// One call through the whole `tools/execute` waterfall and the guards.
 pub async fn call(options: &Options, name: &str, arguments: &str, environment: &Environment) -> Result<Code, Stop> {
     if !arguments.trim().is_empty() {
-        serde_json::from_str::<Value>(arguments)
-            .map_err(|error| Stop::usage(format!("the arguments of `{name}` are no JSON: {error}")).hint("quote them: '{\"key\": \"value\"}'"))?;
+        serde_json::from_str::<Value>(arguments).map_err(|error| {
+            Stop::usage(format!("the arguments of `{name}` are no JSON: {error}"))
+                .hint("quote them: '{\"key\": \"value\"}'")
+        })?;
     }
     let plan = resolve::tool(options, environment)?;
     let bench = Bench::new(&plan, environment).await?;
@@ -110,7 +112,10 @@ pub async fn call(options: &Options, name: &str, arguments: &str, environment: &
 }
 
 /// Awaits the call; a signal aborts it, a second one ends the process.
-async fn interruptible<T>(agent: &AgentOwner, call: impl Future<Output = Result<T, dsh_seam::Failure>>) -> Result<T, Stop> {
+async fn interruptible<T>(
+    agent: &AgentOwner,
+    call: impl Future<Output = Result<T, dsh_seam::Failure>>,
+) -> Result<T, Stop> {
     let handler = |kind| signal(kind).map_err(|error| Stop::new(Code::Internal, error.to_string()));
     let (mut interrupt, mut terminate) = (handler(SignalKind::interrupt())?, handler(SignalKind::terminate())?);
     let mut hang_up = handler(SignalKind::hangup())?;

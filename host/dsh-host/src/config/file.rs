@@ -291,7 +291,10 @@ mod tests {
     fn mistakes_have_a_place_and_the_nearest_right_name() {
         check("max-steps = 3", "");
         check("max-step = 3", "error: dsh.toml:1:1: unknown key `max-step`\nhint: did you mean `max-steps`?");
-        check("\n[[agents]]\nid = \"a\"\nmodle = \"echo\"", "error: dsh.toml:4:1: unknown key `modle`\nhint: did you mean `model`?");
+        check(
+            "\n[[agents]]\nid = \"a\"\nmodle = \"echo\"",
+            "error: dsh.toml:4:1: unknown key `modle`\nhint: did you mean `model`?",
+        );
         check(
             "[[plugins]]\nsource = \"a.wasm\"\nlimits = { memroy-mib = 1 }",
             "error: dsh.toml:3:12: unknown key `memroy-mib`\nhint: did you mean `memory-mib`?",

@@ -17,7 +17,11 @@ pub fn is_path(reference: &str) -> bool {
 
 /// The name that a reference gives: the file's stem with `_` as `-`.
 pub fn name_of(reference: &str) -> Result<PluginName, Stop> {
-    let stem = if is_path(reference) { Path::new(reference).file_stem().unwrap_or_default().to_string_lossy() } else { reference.into() };
+    let stem = if is_path(reference) {
+        Path::new(reference).file_stem().unwrap_or_default().to_string_lossy()
+    } else {
+        reference.into()
+    };
     PluginName::new(stem.replace('_', "-"))
         .map_err(|error| Stop::usage(error.to_string()).hint(format!("give it a name: `--plugin NAME={reference}`")))
 }
@@ -27,7 +31,9 @@ pub fn locate(reference: &str, base: &Path, environment: &Environment) -> Result
     if is_path(reference) {
         let path = base.join(reference);
         return match std::fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => Err(Stop::usage(format!("`{reference}` is a folder, not a component"))),
+            Ok(metadata) if metadata.is_dir() => {
+                Err(Stop::usage(format!("`{reference}` is a folder, not a component")))
+            }
             Ok(_) => Ok(path),
             Err(error) => Err(Stop::io(Path::new(reference), &error).hint(missing_hint(reference, environment))),
         };
@@ -45,7 +51,11 @@ pub fn locate(reference: &str, base: &Path, environment: &Environment) -> Result
 /// A file that is not there may be meant as the shipped plugin of that name.
 fn missing_hint(reference: &str, environment: &Environment) -> String {
     let stem = Path::new(reference).file_stem().unwrap_or_default().to_string_lossy().replace('_', "-");
-    if shipped(environment).contains(&stem) { format!("there is a shipped plugin: `--plugin {stem}`") } else { String::new() }
+    if shipped(environment).contains(&stem) {
+        format!("there is a shipped plugin: `--plugin {stem}`")
+    } else {
+        String::new()
+    }
 }
 
 /// The names of the shipped plugins, sorted.
@@ -95,7 +105,8 @@ mod tests {
         let mut environment = Environment::of(&[], folder.path());
         environment.executable = Some(folder.path().join("release/dsh-host"));
         let check = |reference: &str, expect: &str| {
-            let message = locate(reference, folder.path(), &environment).map_or_else(|stop| stop.to_string(), |_| "found".into());
+            let message =
+                locate(reference, folder.path(), &environment).map_or_else(|stop| stop.to_string(), |_| "found".into());
             assert_eq!(message, expect, "{reference}");
         };
         check("compaction", "found");

@@ -52,7 +52,10 @@ pub fn harm(loaded: &Loaded) -> Option<Stop> {
     }
     let models = loaded.file.agents.iter().filter_map(|agent| agent.model.as_ref());
     let foreign = models.into_iter().find(|model| !providers::is_built_in(model.get_ref()))?;
-    let message = format!("the model `{}` needs a trusted file: untrusted, it may only name built-in providers", foreign.get_ref());
+    let message = format!(
+        "the model `{}` needs a trusted file: untrusted, it may only name built-in providers",
+        foreign.get_ref()
+    );
     Some(loaded.stop_at(foreign.span(), message))
 }
 
@@ -142,7 +145,10 @@ mod tests {
             "[[agents]]\nid = \"a\"\nmodel = \"local/x\"",
             "dsh.toml:3:9: the model `local/x` needs a trusted file: untrusted, it may only name built-in providers",
         );
-        check("approve = \"allow\"", "dsh.toml:1:1: `approve` needs a trusted file: untrusted, it may only have `[[agents]]`");
+        check(
+            "approve = \"allow\"",
+            "dsh.toml:1:1: `approve` needs a trusted file: untrusted, it may only have `[[agents]]`",
+        );
         check(
             "[[agents]]\nid = \"a\"\n[[plugins]]\nsource = \"x\"",
             "dsh.toml:3:3: `plugins` needs a trusted file: untrusted, it may only have `[[agents]]`",
@@ -155,7 +161,8 @@ mod tests {
         let refused = "dsh.toml:1:3: `plugins` needs a trusted file: untrusted, it may only have `[[agents]]`";
         fs::write(folder.path().join("p.wasm"), "one").expect("a file");
         assert_eq!(outcome(&environment), refused);
-        let trust_it = || trust(&super::super::read_any(None, &environment).expect("parses"), &environment).expect("is kept");
+        let trust_it =
+            || trust(&super::super::read_any(None, &environment).expect("parses"), &environment).expect("is kept");
         trust_it();
         assert_eq!(outcome(&environment), "taken");
         fs::write(folder.path().join("p.wasm"), "two").expect("a file");

@@ -62,7 +62,9 @@ impl Waiting {
         if self.pending.is_empty() {
             return Vec::new();
         }
-        let (due, pending) = std::mem::take(&mut self.pending).into_iter().partition(|(after, _)| after.kind == kind && self.happened(after));
+        let (due, pending) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|(after, _)| after.kind == kind && self.happened(after));
         self.pending = pending;
         let due: Vec<(After, Numbered)> = due;
         due.into_iter().map(|(_, command)| command).collect()
@@ -116,7 +118,10 @@ mod tests {
         let mut waiting = Waiting::default();
         waiting.settled("agent/created");
         let command = Numbered { line: 1, verb: Verb::Dispose };
-        assert_eq!(waiting.take(command.clone(), Some(After { kind: "agent/created".into(), n: 1 })), Some(command.clone()));
+        assert_eq!(
+            waiting.take(command.clone(), Some(After { kind: "agent/created".into(), n: 1 })),
+            Some(command.clone())
+        );
         assert_eq!(waiting.take(command.clone(), None), Some(command.clone()));
         assert_eq!(waiting.take(command, Some(After { kind: "agent/created".into(), n: 2 })), None);
     }

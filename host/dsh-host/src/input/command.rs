@@ -94,7 +94,10 @@ pub fn parse(text: &str) -> Result<(Verb, Option<After>), String> {
 
 fn verb(members: Map<String, Value>) -> Result<Verb, String> {
     if let Some(unknown) = members.keys().find(|key| !VERBS.contains(&key.as_str())) {
-        return Err(format!("unknown command `{unknown}`; {}", names::hint(unknown, VERBS.into_iter().chain(["after"]))));
+        return Err(format!(
+            "unknown command `{unknown}`; {}",
+            names::hint(unknown, VERBS.into_iter().chain(["after"]))
+        ));
     }
     let mut members = members.into_iter();
     let (Some((name, value)), None) = (members.next(), members.next()) else {
@@ -109,13 +112,15 @@ fn verb(members: Map<String, Value>) -> Result<Verb, String> {
             _ => Err("`abort` takes a reason, a string".into()),
         },
         "cancel" => {
-            let Cancel { keep_inbox } = Cancel::deserialize(value).map_err(|error| format!("`cancel` takes `{{\"keepInbox\": false}}`: {error}"))?;
+            let Cancel { keep_inbox } = Cancel::deserialize(value)
+                .map_err(|error| format!("`cancel` takes `{{\"keepInbox\": false}}`: {error}"))?;
             Ok(Verb::Cancel { keep_inbox })
         }
         "dispose" if value == Value::Bool(true) => Ok(Verb::Dispose),
         "dispose" => Err("`dispose` takes `true`".into()),
         _ => {
-            let Approve { id, answer } = Approve::deserialize(value).map_err(|error| format!("`approve` takes `{{\"id\", \"answer\"}}`: {error}"))?;
+            let Approve { id, answer } = Approve::deserialize(value)
+                .map_err(|error| format!("`approve` takes `{{\"id\", \"answer\"}}`: {error}"))?;
             let answer = match answer {
                 Answer::AllowOnce => ApprovalAnswer::AllowOnce,
                 Answer::AllowAlways => ApprovalAnswer::AllowAlways,
@@ -156,7 +161,11 @@ mod tests {
             assert_eq!((found, when.map(|when| when.to_string()).as_deref()), (verb, after), "{line}");
         };
         check(r#"{"send": "hi"}"#, Verb::Send(text("hi")), None);
-        check(r#"{"after": "tool/call#2", "steer": [{"type": "text", "text": "x"}]}"#, Verb::Steer(text("x")), Some("tool/call#2"));
+        check(
+            r#"{"after": "tool/call#2", "steer": [{"type": "text", "text": "x"}]}"#,
+            Verb::Steer(text("x")),
+            Some("tool/call#2"),
+        );
         check(r#"{"inject": "c", "after": "agent/status"}"#, Verb::Inject(text("c")), Some("agent/status"));
         check(r#"{"abort": "enough"}"#, Verb::Abort("enough".into()), None);
         check(r#"{"cancel": {"keepInbox": true}}"#, Verb::Cancel { keep_inbox: true }, None);

@@ -139,7 +139,10 @@ mod tests {
             let mut lines = Lines::default();
             let mut seen: Vec<NumberedLine> = pieces.iter().flat_map(|piece| lines.feed(piece)).collect();
             seen.extend(lines.end());
-            let texts: Vec<String> = seen.iter().map(|line| format!("{}:{}", line.number, line.text.as_ref().map_or_else(|e| e, |t| t))).collect();
+            let texts: Vec<String> = seen
+                .iter()
+                .map(|line| format!("{}:{}", line.number, line.text.as_ref().unwrap_or_else(|problem| problem)))
+                .collect();
             assert_eq!(texts, expect);
         };
         check(&[b"a\nb\n"], &["1:a", "2:b"]);

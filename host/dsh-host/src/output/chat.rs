@@ -51,16 +51,25 @@ fn beside(emitted: &Emitted) -> Option<(String, &'static str)> {
             Event::ToolCall(call) => Some((format!("→ {} {}", call.name, first_line(&call.arguments)), DIM)),
             Event::ToolResult(result) => {
                 let text = first_line(&result_text(&result.content));
-                let code = result.code.as_ref().filter(|_| result.is_error).map(|code| format!("{code}: ")).unwrap_or_default();
+                let code = result
+                    .code
+                    .as_ref()
+                    .filter(|_| result.is_error)
+                    .map(|code| format!("{code}: "))
+                    .unwrap_or_default();
                 Some((format!("← {code}{text}"), if result.is_error { RED } else { DIM }))
             }
             Event::RequestFailed(failed) => Some((format!("the model failed: {}", failed.message), DIM)),
-            Event::CompactionApplied(applied) => Some((format!("({} shortened the history by {} messages)", applied.plugin, applied.count), DIM)),
+            Event::CompactionApplied(applied) => {
+                Some((format!("({} shortened the history by {} messages)", applied.plugin, applied.count), DIM))
+            }
             Event::TurnEnd(end) => match end.reason.kind {
                 ReasonKind::Aborted => Some(("(aborted)".into(), DIM)),
                 ReasonKind::MaxSteps => Some(("(stopped: the limit of steps is reached)".into(), DIM)),
                 ReasonKind::MaxTokens => Some(("(the answer was cut at its token limit)".into(), DIM)),
-                ReasonKind::Budget => Some((format!("(stopped: {})", end.reason.message.as_deref().unwrap_or("a budget ran out")), DIM)),
+                ReasonKind::Budget => {
+                    Some((format!("(stopped: {})", end.reason.message.as_deref().unwrap_or("a budget ran out")), DIM))
+                }
                 _ => None,
             },
             _ => None,
@@ -80,7 +89,11 @@ pub fn question(asked: &dsh_seam::event::ApprovalAsked) -> String {
         lines.push(format!("{} {}", call.name, tame(&call.arguments)));
     }
     lines.extend(asked.questions.iter().map(|AskedQuestion { plugin, title, detail, .. }| {
-        let detail = if detail.trim().is_empty() { String::new() } else { format!("\n  {}", detail.trim().replace('\n', "\n  ")) };
+        let detail = if detail.trim().is_empty() {
+            String::new()
+        } else {
+            format!("\n  {}", detail.trim().replace('\n', "\n  "))
+        };
         tame(&format!("`{plugin}` asks: {title}{detail}"))
     }));
     let answers = if offers_always(&asked.questions) { "[y]es, [a]lways, [n]o" } else { "[y]es, [n]o" };

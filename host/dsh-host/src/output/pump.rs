@@ -115,7 +115,9 @@ impl Shared {
         let mut descriptors = [PollFd::new(&stdout, PollFlags::empty())];
         loop {
             match poll(&mut descriptors, None) {
-                Ok(_) if descriptors[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) => return self.close(),
+                Ok(_) if descriptors[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) => {
+                    return self.close();
+                }
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return,
             }

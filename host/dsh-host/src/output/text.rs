@@ -95,7 +95,9 @@ mod tests {
         let mut sink = TextSink::new(AgentId::new("main").expect("valid"), stream, false);
         let mut out = Vec::new();
         for (kind, data) in events {
-            let line = format!(r#"{{"type":"{kind}","seq":0,"time":0,"session":"s","agent":"main","data":{{"turn":1,"step":1,{data}}}}}"#);
+            let line = format!(
+                r#"{{"type":"{kind}","seq":0,"time":0,"session":"s","agent":"main","data":{{"turn":1,"step":1,{data}}}}}"#
+            );
             sink.emit(&Emitted::Durable(Arc::new(Entry::parse(&line).expect(&line))), &mut out);
         }
         assert_eq!(String::from_utf8(out).expect("UTF-8"), expect, "{events:?}");
@@ -103,9 +105,11 @@ mod tests {
 
     const DELTA: (&str, &str) = ("assistant/chunk", r#""chunk":{"type":"text-delta","index":0,"text":"hel"}"#);
     const MORE: (&str, &str) = ("assistant/chunk", r#""chunk":{"type":"text-delta","index":0,"text":"lo"}"#);
-    const WHOLE: (&str, &str) = ("assistant/chunk", r#""chunk":{"type":"block-end","index":0,"block":{"type":"text","text":"hello"}}"#);
+    const WHOLE: (&str, &str) =
+        ("assistant/chunk", r#""chunk":{"type":"block-end","index":0,"block":{"type":"text","text":"hello"}}"#);
     const MESSAGE: (&str, &str) = ("assistant/message", r#""content":[{"type":"text","text":"hello"}]"#);
-    const CALLS: (&str, &str) = ("assistant/message", r#""content":[{"type":"tool-call","id":"a","name":"t","arguments":"{}"}]"#);
+    const CALLS: (&str, &str) =
+        ("assistant/message", r#""content":[{"type":"tool-call","id":"a","name":"t","arguments":"{}"}]"#);
     const FAILED: (&str, &str) = ("request/failed", r#""attempt":1,"code":"server","message":"m""#);
 
     #[test]

@@ -22,7 +22,11 @@ pub enum Keys {
 }
 
 /// The agents and which of them gets the prompts.
-pub fn resolve(scope: &Scope<'_>, conversation: &Conversation, notices: &mut Vec<String>) -> Result<(Vec<AgentPlan>, usize), Stop> {
+pub fn resolve(
+    scope: &Scope<'_>,
+    conversation: &Conversation,
+    notices: &mut Vec<String>,
+) -> Result<(Vec<AgentPlan>, usize), Stop> {
     let entries = scope.config.map(|config| config.file.agents.as_slice()).unwrap_or_default();
     let ids = ids(scope, entries)?;
     let prompted = prompted(scope, &ids)?;
@@ -84,12 +88,18 @@ fn prompted(scope: &Scope<'_>, ids: &[AgentId]) -> Result<usize, Stop> {
         [_] => Ok(0),
         _ => position(MAIN).ok_or_else(|| {
             let all: Vec<String> = names().into_iter().map(|name| format!("`{name}`")).collect();
-            Stop::usage("there are several agents and none is `main`").hint(format!("choose one with `--agent`: {}", all.join(", ")))
+            Stop::usage("there are several agents and none is `main`")
+                .hint(format!("choose one with `--agent`: {}", all.join(", ")))
         }),
     }
 }
 
-fn system(scope: &Scope<'_>, conversation: &Conversation, entry: Option<&AgentEntry>, is_prompted: bool) -> Result<String, Stop> {
+fn system(
+    scope: &Scope<'_>,
+    conversation: &Conversation,
+    entry: Option<&AgentEntry>,
+    is_prompted: bool,
+) -> Result<String, Stop> {
     if let Some(text) = conversation.system.as_ref().filter(|_| is_prompted) {
         return text_or_file(text, &scope.environment.working_directory);
     }
@@ -111,11 +121,15 @@ pub fn providers(scope: &Scope<'_>) -> Result<Vec<ProviderPlan>, Stop> {
         let text = name.get_ref();
         let valid = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
         if !valid || text == ECHO || text == "script" {
-            let message = format!("`{text}` is no name for a provider: use letters, digits, `-`, `_` and `.`; `echo` and `script` are taken");
+            let message = format!(
+                "`{text}` is no name for a provider: use letters, digits, `-`, `_` and `.`; `echo` and `script` are taken"
+            );
             return Err(config.stop_at(name.span(), message));
         }
         if entry.kind == ProviderKind::Compatible && entry.base_url.is_none() {
-            return Err(config.stop_at(name.span(), format!("the provider `{text}` is `compatible` and needs a `base-url`")));
+            return Err(
+                config.stop_at(name.span(), format!("the provider `{text}` is `compatible` and needs a `base-url`"))
+            );
         }
         providers.push(ProviderPlan { name: text.clone(), entry: entry.clone() });
     }
@@ -160,13 +174,16 @@ pub fn check_providers(
             Some(known) => known.entry.api_key_env.as_ref().map(|variable| variable.get_ref().clone()),
             None => {
                 if provider == "compatible" && base_url.is_none_or(|base| base.provider != provider) {
-                    return Err(Stop::usage(format!("the model `{}` needs an address", agent.model)).hint("add `--base-url URL`"));
+                    return Err(Stop::usage(format!("the model `{}` needs an address", agent.model))
+                        .hint("add `--base-url URL`"));
                 }
                 let built_in = BUILT_IN.iter().find(|known| known.name == provider && known.needs_key);
                 built_in.map(|known| known.key_variable.to_owned())
             }
         };
-        if let Some(variable) = variable.filter(|name| keys == Keys::Needed && scope.environment.variable(name).is_none()) {
+        if let Some(variable) =
+            variable.filter(|name| keys == Keys::Needed && scope.environment.variable(name).is_none())
+        {
             return Err(Stop::usage(format!("the model `{}` needs a key, and `{variable}` is not set", agent.model))
                 .hint(format!("set the environment variable `{variable}`")));
         }

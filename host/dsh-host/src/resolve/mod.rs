@@ -203,7 +203,12 @@ pub fn configuration(config: &Loaded, environment: &Environment) -> Result<Plan,
     assemble(&scope, &Conversation::default(), plugins, providers, agents::Keys::NotNeeded)
 }
 
-fn resolve(options: &Options, conversation: &Conversation, config: Option<&Loaded>, environment: &Environment) -> Result<Plan, Stop> {
+fn resolve(
+    options: &Options,
+    conversation: &Conversation,
+    config: Option<&Loaded>,
+    environment: &Environment,
+) -> Result<Plan, Stop> {
     let scope = Scope { options, config, environment };
     let plugins = plugins::resolve(&scope)?;
     let providers = agents::providers(&scope)?;
@@ -249,8 +254,13 @@ fn assemble(
 fn workspace(scope: &Scope<'_>) -> Result<PathBuf, Stop> {
     let path = scope.path(scope.options.workspace.as_ref(), |config| config.file.workspace.as_ref());
     let path = path.unwrap_or_else(|| scope.environment.working_directory.clone());
-    let real = std::fs::canonicalize(&path).map_err(|error| Stop::io(&path, &error).hint("`--workspace` must be a folder that is there"))?;
-    if real.is_dir() { Ok(real) } else { Err(Stop::usage(format!("the workspace `{}` is not a folder", path.display()))) }
+    let real = std::fs::canonicalize(&path)
+        .map_err(|error| Stop::io(&path, &error).hint("`--workspace` must be a folder that is there"))?;
+    if real.is_dir() {
+        Ok(real)
+    } else {
+        Err(Stop::usage(format!("the workspace `{}` is not a folder", path.display())))
+    }
 }
 
 /// Where sessions are, when something is to be looked up there.
@@ -264,7 +274,8 @@ pub fn session_folder(
         None => config.and_then(|config| config.file.session.as_ref().map(|path| config.resolve(path))),
     };
     named.or_else(|| environment.data_directory().map(|data| data.join("sessions"))).ok_or_else(|| {
-        Stop::usage("there is no data directory to keep sessions in").hint("set `DSH_HOME`, or use `--session DIR` or `--no-save`")
+        Stop::usage("there is no data directory to keep sessions in")
+            .hint("set `DSH_HOME`, or use `--session DIR` or `--no-save`")
     })
 }
 
@@ -306,7 +317,8 @@ fn parse_fork(text: &str) -> Result<SessionChoice, Stop> {
         None => (text, None),
         Some((id, at)) => {
             let at = at.parse().map_err(|_| {
-                Stop::usage(format!("`{at}` in `--fork {text}` is no sequence number")).hint("write `--fork ID@SEQ`, SEQ as in the log")
+                Stop::usage(format!("`{at}` in `--fork {text}` is no sequence number"))
+                    .hint("write `--fork ID@SEQ`, SEQ as in the log")
             })?;
             (id, Some(at))
         }

@@ -34,7 +34,8 @@ pub fn resolve(scope: &Scope<'_>) -> Result<Vec<PluginPlan>, Stop> {
         let (name, reference) = split_name(text)?;
         let path = sources::locate(reference, &scope.environment.working_directory, scope.environment)?;
         if typed.contains(&name) {
-            return Err(Stop::usage(format!("there are two plugins `{name}`")).hint("give one another name: `--plugin NAME=REF`"));
+            return Err(Stop::usage(format!("there are two plugins `{name}`"))
+                .hint("give one another name: `--plugin NAME=REF`"));
         }
         typed.push(name.clone());
         match plugins.iter_mut().find(|plugin| plugin.name == name) {
@@ -64,7 +65,8 @@ fn plain(name: PluginName, path: std::path::PathBuf) -> PluginPlan {
 fn split_name(text: &str) -> Result<(PluginName, &str), Stop> {
     match text.split_once('=') {
         Some((name, reference)) if !name.contains('/') => {
-            let name = PluginName::new(name).map_err(|error| Stop::usage(error.to_string()).hint("write `--plugin NAME=REF`"))?;
+            let name = PluginName::new(name)
+                .map_err(|error| Stop::usage(error.to_string()).hint("write `--plugin NAME=REF`"))?;
             Ok((name, reference))
         }
         _ => Ok((sources::name_of(text)?, text)),
@@ -76,8 +78,11 @@ fn of_entry(scope: &Scope<'_>, config: &Loaded, entry: &PluginEntry) -> Result<P
     let at_source = |stop: Stop| Stop { message: config.stop_at(source.span(), &stop.message).message, ..stop };
     let name = match &entry.name {
         Some(name) => PluginName::new(name.get_ref()).map_err(|error| config.stop_at(name.span(), error))?,
-        None => sources::name_of(source.get_ref())
-            .map_err(|stop| Stop { message: config.stop_at(source.span(), stop.message).message, hint: Some("add a `name`".into()), ..stop })?,
+        None => sources::name_of(source.get_ref()).map_err(|stop| Stop {
+            message: config.stop_at(source.span(), stop.message).message,
+            hint: Some("add a `name`".into()),
+            ..stop
+        })?,
     };
     let replaced = scope.options.plugins.iter().any(|text| split_name(text).is_ok_and(|(typed, _)| typed == name));
     let path = if replaced {
@@ -136,9 +141,9 @@ fn to_json(value: &toml::Value) -> Result<Value, String> {
     Ok(match value {
         toml::Value::String(text) => Value::String(text.clone()),
         toml::Value::Integer(number) => (*number).into(),
-        toml::Value::Float(number) => {
-            serde_json::Number::from_f64(*number).map(Value::Number).ok_or_else(|| format!("`{number}` is no number in JSON"))?
-        }
+        toml::Value::Float(number) => serde_json::Number::from_f64(*number)
+            .map(Value::Number)
+            .ok_or_else(|| format!("`{number}` is no number in JSON"))?,
         toml::Value::Boolean(value) => Value::Bool(*value),
         toml::Value::Datetime(date) => Value::String(date.to_string()),
         toml::Value::Array(items) => Value::Array(items.iter().map(to_json).collect::<Result<_, _>>()?),
@@ -150,7 +155,12 @@ fn to_json(value: &toml::Value) -> Result<Value, String> {
 }
 
 /// Splits `NAME=REST` and finds the plugin of that name.
-fn named<'p, 't>(plugins: &'p mut [PluginPlan], option: &str, text: &'t str, form: &str) -> Result<(&'p mut PluginPlan, &'t str), Stop> {
+fn named<'p, 't>(
+    plugins: &'p mut [PluginPlan],
+    option: &str,
+    text: &'t str,
+    form: &str,
+) -> Result<(&'p mut PluginPlan, &'t str), Stop> {
     let Some((name, rest)) = text.split_once('=') else {
         return Err(Stop::usage(format!("`{option} {text}` names no plugin")).hint(format!("write `{option} {form}`")));
     };
@@ -158,7 +168,11 @@ fn named<'p, 't>(plugins: &'p mut [PluginPlan], option: &str, text: &'t str, for
     match plugins.iter_mut().find(|plugin| plugin.name.as_str() == name) {
         Some(plugin) => Ok((plugin, rest)),
         None => {
-            let hint = if known.is_empty() { "no plugin is loaded".into() } else { names::hint(name, known.iter().map(String::as_str)) };
+            let hint = if known.is_empty() {
+                "no plugin is loaded".into()
+            } else {
+                names::hint(name, known.iter().map(String::as_str))
+            };
             Err(Stop::usage(format!("`{option} {text}`: no plugin `{name}` is loaded")).hint(hint))
         }
     }
@@ -185,8 +199,9 @@ fn apply_configs(scope: &Scope<'_>, plugins: &mut [PluginPlan]) -> Result<(), St
             }
             None => (rest.to_owned(), "it"),
         };
-        let value: Value = serde_json::from_str(&json)
-            .map_err(|error| Stop::usage(format!("the configuration of `{}`: {shown} is no JSON: {error}", plugin.name)))?;
+        let value: Value = serde_json::from_str(&json).map_err(|error| {
+            Stop::usage(format!("the configuration of `{}`: {shown} is no JSON: {error}", plugin.name))
+        })?;
         plugin.config = value.to_string();
     }
     Ok(())
@@ -195,9 +210,9 @@ fn apply_configs(scope: &Scope<'_>, plugins: &mut [PluginPlan]) -> Result<(), St
 fn apply_grants(scope: &Scope<'_>, plugins: &mut [PluginPlan]) -> Result<(), Stop> {
     for text in &scope.options.grants {
         let (plugin, capability) = named(plugins, "--grant", text, "NAME=CAPABILITY")?;
-        let grant: Grant = capability
-            .parse()
-            .map_err(|error: dsh_wasm::GrantError| Stop::usage(format!("`--grant {text}`: {error}")).hint(nearest_grant(&plugin.name, capability)))?;
+        let grant: Grant = capability.parse().map_err(|error: dsh_wasm::GrantError| {
+            Stop::usage(format!("`--grant {text}`: {error}")).hint(nearest_grant(&plugin.name, capability))
+        })?;
         plugin.grants.push(grant);
     }
     Ok(())
@@ -230,7 +245,9 @@ fn apply_modes(scope: &Scope<'_>, plugins: &mut [PluginPlan]) -> Result<(), Stop
             "open" => FailureMode::Open,
             other => {
                 let hint = names::hint(other, ["closed", "open"]);
-                return Err(Stop::usage(format!("`{option} {text}`: `{other}` is neither `closed` nor `open`")).hint(hint));
+                return Err(
+                    Stop::usage(format!("`{option} {text}`: `{other}` is neither `closed` nor `open`")).hint(hint)
+                );
             }
         };
     }
@@ -239,7 +256,8 @@ fn apply_modes(scope: &Scope<'_>, plugins: &mut [PluginPlan]) -> Result<(), Stop
 
 /// No grant may hand a provider's key to a plugin.
 pub fn check_grants(scope: &Scope<'_>, plugins: &[PluginPlan], providers: &[ProviderPlan]) -> Result<(), Stop> {
-    let configured = providers.iter().filter_map(|provider| provider.entry.api_key_env.as_ref()).map(|name| name.get_ref().as_str());
+    let configured =
+        providers.iter().filter_map(|provider| provider.entry.api_key_env.as_ref()).map(|name| name.get_ref().as_str());
     let keys: Vec<&str> = BUILT_IN.iter().map(|built_in| built_in.key_variable).chain(configured).collect();
     for plugin in plugins {
         let leaked = plugin.grants.iter().find_map(|grant| match grant {
@@ -262,8 +280,12 @@ pub fn check_grants(scope: &Scope<'_>, plugins: &[PluginPlan], providers: &[Prov
 /// Adds the plugins that the host adds by itself, innermost: `retry` for models behind a network.
 pub fn add_defaults(scope: &Scope<'_>, agents: &[AgentPlan], plugins: &mut Vec<PluginPlan>) {
     let off = scope.options.no_default_plugins || scope.key(|file| file.no_default_plugins).unwrap_or(false);
-    let configured: Vec<&str> = scope.config.map(|config| config.file.providers.keys().map(|name| name.get_ref().as_str()).collect()).unwrap_or_default();
-    let is_network = |agent: &AgentPlan| matches!(ModelRef::parse(&agent.model, &configured), Ok(ModelRef::Network { .. }));
+    let configured: Vec<&str> = scope
+        .config
+        .map(|config| config.file.providers.keys().map(|name| name.get_ref().as_str()).collect())
+        .unwrap_or_default();
+    let is_network =
+        |agent: &AgentPlan| matches!(ModelRef::parse(&agent.model, &configured), Ok(ModelRef::Network { .. }));
     if off || plugins.iter().any(|plugin| plugin.name.as_str() == RETRY) || !agents.iter().any(is_network) {
         return;
     }

@@ -22,7 +22,8 @@ fn world(config: &str) -> World {
     std::fs::write(root.join("work/my_tool.wasm"), "x").expect("a file");
     std::fs::write(root.join("work/c.toml"), config).expect("a file");
     let home = root.join("home");
-    let mut environment = Environment::of(&[("DSH_HOME", home.to_str().expect("UTF-8")), ("OPENAI_API_KEY", "k")], &root.join("work"));
+    let mut environment =
+        Environment::of(&[("DSH_HOME", home.to_str().expect("UTF-8")), ("OPENAI_API_KEY", "k")], &root.join("work"));
     environment.executable = Some(root.join("release/dsh-host"));
     World { folder, environment }
 }
@@ -74,7 +75,10 @@ fn options_win_over_the_configuration() {
     assert_eq!(plan.store, Store::Files(world.folder.path().join("work/logs")));
     assert!(plan.notices.is_empty());
     let plan = world.plan("--config c.toml --max-steps 5 --session s --model openai/x --system mine hi");
-    assert_eq!((plan.max_steps, plan.prompted().model.as_str(), plan.prompted().system.as_str()), (5, "openai/x", "mine"));
+    assert_eq!(
+        (plan.max_steps, plan.prompted().model.as_str(), plan.prompted().system.as_str()),
+        (5, "openai/x", "mine")
+    );
     assert_eq!(plan.store, Store::Files(world.folder.path().join("work/s")));
 }
 
@@ -82,7 +86,9 @@ fn options_win_over_the_configuration() {
 fn plugins_of_the_command_line_come_last_or_replace() {
     let config = "[[plugins]]\nname = \"tool\"\nsource = \"compaction\"\ngrants = [\"llm\"]\nconfig = { a = [1, 2.5, \"x\"] }\non-failure = \"open\"\nlimits = { cpu-ms = 7 }\nseams = [\"tools/guard\"]\n";
     let world = world(config);
-    let plan = world.plan("--config c.toml --plugin echo --plugin tool=my_tool.wasm --grant echo=fs:read:. --grant tool=env:TERM hi");
+    let plan = world.plan(
+        "--config c.toml --plugin echo --plugin tool=my_tool.wasm --grant echo=fs:read:. --grant tool=env:TERM hi",
+    );
     let names: Vec<&str> = plan.plugins.iter().map(|plugin| plugin.name.as_str()).collect();
     assert_eq!(names, ["tool", "echo"]);
     let tool = &plan.plugins[0];
@@ -99,9 +105,21 @@ fn plugins_of_the_command_line_come_last_or_replace() {
 fn mistakes_on_the_command_line_name_the_right_word() {
     let two = "error: there are two plugins `echo`\nhint: give one another name: `--plugin NAME=REF`";
     check("", "--plugin echo --plugin echo hi", two);
-    check("", "--plugin echo --grant ecko=llm hi", "error: `--grant ecko=llm`: no plugin `ecko` is loaded\nhint: did you mean `echo`?");
-    check("", "--plugin-config echo={} hi", "error: `--plugin-config echo={}`: no plugin `echo` is loaded\nhint: no plugin is loaded");
-    check("", "--on-failure x hi", "error: `--on-failure x` names no plugin\nhint: write `--on-failure NAME=closed|open`");
+    check(
+        "",
+        "--plugin echo --grant ecko=llm hi",
+        "error: `--grant ecko=llm`: no plugin `ecko` is loaded\nhint: did you mean `echo`?",
+    );
+    check(
+        "",
+        "--plugin-config echo={} hi",
+        "error: `--plugin-config echo={}`: no plugin `echo` is loaded\nhint: no plugin is loaded",
+    );
+    check(
+        "",
+        "--on-failure x hi",
+        "error: `--on-failure x` names no plugin\nhint: write `--on-failure NAME=closed|open`",
+    );
     check(
         "",
         "--plugin echo --on-failure echo=opne hi",
@@ -113,12 +131,28 @@ fn mistakes_on_the_command_line_name_the_right_word() {
         "error: `--grant echo=fs:raed:docs`: `fs:raed:docs` is no capability: `fs:raed` is unknown; write `fs:read:PATH` or `fs:write:PATH`\nhint: did you mean `--grant echo=fs:read:docs`?",
     );
     check("", "--agent mian hi", "error: there is no agent `mian`\nhint: did you mean `main`?");
-    check("", "--model deepseek/x hi", "error: the model `deepseek/x` needs a key, and `DEEPSEEK_API_KEY` is not set\nhint: set the environment variable `DEEPSEEK_API_KEY`");
-    check("", "--model compatible/x hi", "error: the model `compatible/x` needs an address\nhint: add `--base-url URL`");
-    check("", "--fork a@x hi", "error: `x` in `--fork a@x` is no sequence number\nhint: write `--fork ID@SEQ`, SEQ as in the log");
+    check(
+        "",
+        "--model deepseek/x hi",
+        "error: the model `deepseek/x` needs a key, and `DEEPSEEK_API_KEY` is not set\nhint: set the environment variable `DEEPSEEK_API_KEY`",
+    );
+    check(
+        "",
+        "--model compatible/x hi",
+        "error: the model `compatible/x` needs an address\nhint: add `--base-url URL`",
+    );
+    check(
+        "",
+        "--fork a@x hi",
+        "error: `x` in `--fork a@x` is no sequence number\nhint: write `--fork ID@SEQ`, SEQ as in the log",
+    );
     check("", "- -", "error: `-` stands for the whole of standard input and can be given once");
     check("", "--input jsonl -", "error: standard input cannot be both a message (`-`) and commands (`--input jsonl`)");
-    check("", "--plugin echo --grant echo=env:OPENAI_API_KEY hi", "error: `OPENAI_API_KEY` is the key of a provider and cannot be granted to `echo`");
+    check(
+        "",
+        "--plugin echo --grant echo=env:OPENAI_API_KEY hi",
+        "error: `OPENAI_API_KEY` is the key of a provider and cannot be granted to `echo`",
+    );
 }
 
 #[test]
@@ -127,8 +161,16 @@ fn mistakes_in_the_configuration_have_a_place() {
     check("[[agents]]\nid = \"a\"\n[[agents]]\nid = \"a\"", line, "error: c.toml:4:6: there are two agents `a`");
     let several = "error: there are several agents and none is `main`\nhint: choose one with `--agent`: `a`, `b`";
     check("[[agents]]\nid = \"a\"\n[[agents]]\nid = \"b\"", line, several);
-    check("agent = \"b\"\n[[agents]]\nid = \"a\"", line, "error: c.toml:1:9: there is no agent `b`\nhint: there is `a`");
-    check("[[plugins]]\nsource = \"echo\"\n[[plugins]]\nsource = \"echo\"", line, "error: c.toml:4:10: there are two plugins `echo`");
+    check(
+        "agent = \"b\"\n[[agents]]\nid = \"a\"",
+        line,
+        "error: c.toml:1:9: there is no agent `b`\nhint: there is `a`",
+    );
+    check(
+        "[[plugins]]\nsource = \"echo\"\n[[plugins]]\nsource = \"echo\"",
+        line,
+        "error: c.toml:4:10: there are two plugins `echo`",
+    );
     check(
         "[[plugins]]\nsource = \"echo\"\ngrants = [\"llm\", \"proces\"]",
         line,
@@ -144,8 +186,16 @@ fn mistakes_in_the_configuration_have_a_place() {
         line,
         "error: c.toml:2:10: there is no shipped plugin `ecko`\nhint: did you mean `echo`? (a path has a `/` or ends in `.wasm`)",
     );
-    check("[providers.echo]\nkind = \"compatible\"\nbase-url = \"u\"", line, "error: c.toml:1:12: `echo` is no name for a provider: use letters, digits, `-`, `_` and `.`; `echo` and `script` are taken");
-    check("[providers.local]\nkind = \"compatible\"", line, "error: c.toml:1:12: the provider `local` is `compatible` and needs a `base-url`");
+    check(
+        "[providers.echo]\nkind = \"compatible\"\nbase-url = \"u\"",
+        line,
+        "error: c.toml:1:12: `echo` is no name for a provider: use letters, digits, `-`, `_` and `.`; `echo` and `script` are taken",
+    );
+    check(
+        "[providers.local]\nkind = \"compatible\"",
+        line,
+        "error: c.toml:1:12: the provider `local` is `compatible` and needs a `base-url`",
+    );
     check(
         "[providers.local]\nkind = \"openai\"\napi-key-env = \"K\"\n[[plugins]]\nsource = \"echo\"\ngrants = [\"env:K\"]",
         line,

@@ -24,7 +24,11 @@ What you type goes to the agent; while it works it is read between two of its st
 Ctrl-C  stop the agent; twice in a row ends the conversation";
 
 /// Talks until the person leaves.
-pub async fn run(mut run: Running, questions: mpsc::UnboundedReceiver<PersonAsked>, mut end: End) -> Result<Code, Stop> {
+pub async fn run(
+    mut run: Running,
+    questions: mpsc::UnboundedReceiver<PersonAsked>,
+    mut end: End,
+) -> Result<Code, Stop> {
     run.pump.open();
     let mut chat = Chat::new(&run);
     chat.greet(&run.plan.prompted().model);
@@ -66,7 +70,12 @@ impl<'a> Chat<'a> {
     }
 
     /// Returns the reason why the conversation is over.
-    async fn talk(&mut self, mut questions: mpsc::UnboundedReceiver<PersonAsked>, end: &mut End, run: &Running) -> String {
+    async fn talk(
+        &mut self,
+        mut questions: mpsc::UnboundedReceiver<PersonAsked>,
+        end: &mut End,
+        run: &Running,
+    ) -> String {
         let (mut stdin, mut lines) = (Stdin::start(), Lines::default());
         let mut status = run.watch.status();
         loop {
@@ -113,7 +122,9 @@ impl<'a> Chat<'a> {
             "" => self.print_prompt(),
             "/quit" => Next::Leave(DONE.into()),
             "/help" => self.say(HELP),
-            word if word.starts_with('/') && !word[1..].contains(['/', ' ']) => self.say(&format!("there is no command `{word}`; {}", names::hint(word, COMMANDS))),
+            word if word.starts_with('/') && !word[1..].contains(['/', ' ']) => {
+                self.say(&format!("there is no command `{word}`; {}", names::hint(word, COMMANDS)))
+            }
             _ => match self.agent.steer(vec![ContentBlock::text(text)], Source::User) {
                 Ok(()) => Next::GoOn,
                 Err(failure) => self.say(&failure.message),
@@ -128,7 +139,8 @@ impl<'a> Chat<'a> {
 
     fn put_question(&self) -> Next {
         if let Some(open) = self.open.front() {
-            let whose = if open.agent == *self.agent.id() { String::new() } else { format!("agent `{}`: ", open.agent) };
+            let whose =
+                if open.agent == *self.agent.id() { String::new() } else { format!("agent `{}`: ", open.agent) };
             self.print(&format!("{whose}{}", question(&open.asked)));
         }
         Next::GoOn

@@ -70,7 +70,9 @@ async fn first_message(agent: &LoopAgent, input: Option<&mut Commands>) -> Resul
     };
     // An input that is at its end already will never bring one; one that is open may.
     if commands.is_empty().await {
-        return Err(Stop::usage(format!("{nothing}: standard input was empty")).hint("write lines like `{\"send\": \"…\"}`"));
+        return Err(
+            Stop::usage(format!("{nothing}: standard input was empty")).hint("write lines like `{\"send\": \"…\"}`")
+        );
     }
     Ok(())
 }
