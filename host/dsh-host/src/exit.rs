@@ -191,6 +191,7 @@ pub fn failure_code(code: &str) -> Code {
 /// What a `tool call` came to.
 pub fn tool_call_code(outcome: &Outcome, fatal: Option<&RunError>, ledger: &Ledger) -> Code {
     let of_outcome = match (fatal, outcome.code.as_deref()) {
+        (Some(RunError::Plugin(error)), _) if error.code.as_deref() == Some(UNENFORCEABLE) => Code::Sandbox,
         (Some(RunError::Plugin(_) | RunError::TooManyRuns), _) => Code::Plugin,
         (Some(RunError::Aborted), _) => Code::Interrupted,
         (Some(error), _) => match failure_code(&error.to_failure().code) {
@@ -376,8 +377,10 @@ impl Ledger {
             }
             _ => true,
         };
+        // A plugin's own code stands in the message.
+        let is_sandbox = failed.kind == FailureKind::Error && failed.message.contains(&format!("`{UNENFORCEABLE}`"));
         if counts {
-            self.earn(Code::Plugin);
+            self.earn(if is_sandbox { Code::Sandbox } else { Code::Plugin });
         }
     }
 
@@ -479,6 +482,8 @@ mod tests {
         check(false, &[START, &failed("p", "tools/provider", "trap")], Code::Success);
         check(true, &[START, &failed("p", "tools/provider", "limit")], Code::Plugin);
         check(true, &[START, &failed("p", "tools/provider", "error")], Code::Success);
+        let sandbox = failed("p", "tools/execute", "error").replace("\"m\"", "\"no Landlock (`unenforceable`)\"");
+        check(false, &[START, &sandbox, &end(r#"{"type":"error","code":"plugin-failed"}"#)], Code::Sandbox);
     }
 
     #[test]
