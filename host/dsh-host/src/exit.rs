@@ -19,7 +19,7 @@ use dsh_seam::{AgentId, FailureKind, FailureMode, PluginName, Seam, SessionId};
 use serde::Serialize;
 
 /// What the process says to whoever started it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Code {
     /// It ran, under the policy that was asked for.
     Success,
@@ -237,6 +237,9 @@ pub struct RunResult {
     pub exit: u8,
 }
 
+/// Whose turn, and its number.
+type Turn = (AgentId, u32);
+
 /// What a run has come to so far, from the events it has shown.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -247,7 +250,10 @@ pub struct Ledger {
     session: Option<SessionId>,
     earned: BTreeSet<Code>,
     own_turns: HashMap<AgentId, BTreeSet<u32>>,
-    reasons: Vec<(TurnReason, Option<Code>)>,
+    /// How each own turn ended, in order.
+    reasons: Vec<(Turn, TurnReason)>,
+    /// The first turn that earned a code.
+    deciding: HashMap<Code, Turn>,
     result: Option<String>,
     usage: Usage,
     turns: u32,
@@ -273,6 +279,12 @@ impl Ledger {
     /// Something outside of the events earned `code`.
     pub fn earn(&mut self, code: Code) {
         self.earned.insert(code);
+    }
+
+    /// A turn earned `code`.
+    fn earn_in(&mut self, code: Code, agent: &AgentId, turn: u32) {
+        self.earned.insert(code);
+        self.deciding.entry(code).or_insert_with(|| (agent.clone(), turn));
     }
 
     /// Takes an event into account, in the order of emission.
@@ -312,7 +324,7 @@ impl Ledger {
             }
             Event::StepStart(_) => self.steps += u32::from(is_prompted),
             Event::Usage(usage) => self.usage = self.usage.plus(usage.usage),
-            Event::TurnEnd(end) if self.is_own(agent, end.turn) => self.observe_reason(&end.reason, is_prompted),
+            Event::TurnEnd(end) if self.is_own(agent, end.turn) => self.observe_reason(agent, end.turn, &end.reason),
             Event::AssistantMessage(message) if is_prompted && self.is_own(agent, message.turn) => {
                 let texts: Vec<&str> = message.content.iter().filter_map(|block| block.as_text()).collect();
                 let text = texts.concat();
@@ -320,10 +332,10 @@ impl Ledger {
                     self.result = Some(text);
                 }
             }
-            Event::ToolResult(result) if self.is_own(agent, result.turn) => self.observe_result(result),
+            Event::ToolResult(result) if self.is_own(agent, result.turn) => self.observe_result(agent, result),
             // A plugin may fail while no turn is open, too.
             Event::PluginFailed(failed) if failed.turn == 0 || self.is_own(agent, failed.turn) => {
-                self.observe_failure(failed)
+                self.observe_failure(agent, failed)
             }
             Event::ApprovalDecided(decided)
                 if self.strict && decided.call_id.is_none() && decided.answer == ApprovalAnswer::Deny =>
@@ -338,20 +350,20 @@ impl Ledger {
         self.own_turns.get(agent).is_some_and(|turns| turns.contains(&turn))
     }
 
-    fn observe_reason(&mut self, reason: &TurnReason, is_prompted: bool) {
+    fn observe_reason(&mut self, agent: &AgentId, turn: u32, reason: &TurnReason) {
         let code = match reason.kind {
             ReasonKind::Completed | ReasonKind::Interrupted => None,
             ReasonKind::Disposed | ReasonKind::Aborted => Some(Code::Interrupted),
             ReasonKind::Budget | ReasonKind::MaxSteps | ReasonKind::MaxTokens => Some(Code::Budget),
             ReasonKind::Error => Some(failure_code(reason.code.as_deref().unwrap_or_default())),
         };
-        self.earned.extend(code);
-        if is_prompted || code.is_some() {
-            self.reasons.push((reason.clone(), code));
+        if let Some(code) = code {
+            self.earn_in(code, agent, turn);
         }
+        self.reasons.push(((agent.clone(), turn), reason.clone()));
     }
 
-    fn observe_result(&mut self, result: &ToolResultEvent) {
+    fn observe_result(&mut self, agent: &AgentId, result: &ToolResultEvent) {
         if !result.is_error {
             self.succeeded += 1;
             return;
@@ -359,16 +371,17 @@ impl Ledger {
         match result.code.as_deref() {
             Some(code) if DENYING_CODES.contains(&code) => {
                 self.denied += 1;
+                self.deciding.entry(Code::Denied).or_insert_with(|| (agent.clone(), result.turn));
                 if self.strict {
                     self.earn(Code::Denied);
                 }
             }
-            Some(UNENFORCEABLE) => self.earn(Code::Sandbox),
+            Some(UNENFORCEABLE) => self.earn_in(Code::Sandbox, agent, result.turn),
             _ => {}
         }
     }
 
-    fn observe_failure(&mut self, failed: &PluginFailed) {
+    fn observe_failure(&mut self, agent: &AgentId, failed: &PluginFailed) {
         let counts = match failed.seam {
             _ if self.open_plugins.contains(&failed.plugin) => self.strict,
             Seam::Observer | Seam::Flush => self.strict,
@@ -380,7 +393,7 @@ impl Ledger {
         // A plugin's own code stands in the message.
         let is_sandbox = failed.kind == FailureKind::Error && failed.message.contains(&format!("`{UNENFORCEABLE}`"));
         if counts {
-            self.earn(if is_sandbox { Code::Sandbox } else { Code::Plugin });
+            self.earn_in(if is_sandbox { Code::Sandbox } else { Code::Plugin }, agent, failed.turn);
         }
     }
 
@@ -399,10 +412,11 @@ impl Ledger {
     /// What `--output json` prints.
     pub fn result(&self) -> RunResult {
         let code = self.code();
-        let deciding = self.reasons.iter().find(|(_, earned)| *earned == Some(code)).or(self.reasons.last());
+        let deciding = self.deciding.get(&code).and_then(|turn| self.reasons.iter().find(|(known, _)| known == turn));
+        let last = self.reasons.iter().rev().find(|((agent, _), _)| self.prompted.as_ref() == Some(agent));
         RunResult {
             result: self.result.clone(),
-            reason: deciding.map(|(reason, _)| reason.clone()),
+            reason: deciding.or(last).map(|(_, reason)| reason.clone()),
             usage: self.usage,
             session: self.session.clone(),
             turns: self.turns,

@@ -92,7 +92,8 @@ fn of_entry(scope: &Scope<'_>, config: &Loaded, entry: &PluginEntry) -> Result<P
     };
     let mut plugin = plain(name, path);
     for grant in &entry.grants {
-        plugin.grants.push(grant.get_ref().parse().map_err(|error| config.stop_at(grant.span(), error))?);
+        let wrong = |error: dsh_wasm::GrantError| config.stop_at(grant.span(), error).hint(meant(grant.get_ref(), ""));
+        plugin.grants.push(grant.get_ref().parse().map_err(wrong)?);
     }
     if let Some(seams) = &entry.seams {
         plugin.seams = Some(parse_seams(config, seams)?);
@@ -211,15 +212,15 @@ fn apply_grants(scope: &Scope<'_>, plugins: &mut [PluginPlan]) -> Result<(), Sto
     for text in &scope.options.grants {
         let (plugin, capability) = named(plugins, "--grant", text, "NAME=CAPABILITY")?;
         let grant: Grant = capability.parse().map_err(|error: dsh_wasm::GrantError| {
-            Stop::usage(format!("`--grant {text}`: {error}")).hint(nearest_grant(&plugin.name, capability))
+            Stop::usage(format!("`--grant {text}`: {error}")).hint(meant(capability, &format!("--grant {}=", plugin.name)))
         })?;
         plugin.grants.push(grant);
     }
     Ok(())
 }
 
-/// The option as it was probably meant, when a word of the capability was mistyped.
-fn nearest_grant(plugin: &PluginName, capability: &str) -> String {
+/// What was probably meant when a word of a capability was mistyped, as it is written behind `before`.
+fn meant(capability: &str, before: &str) -> String {
     let forms = ["llm", "session", "inbox", "approval", "process", "fs:read", "fs:write", "net", "env"];
     let words: Vec<&str> = capability.splitn(3, ':').collect();
     let (head, rest) = match words.as_slice() {
@@ -230,8 +231,8 @@ fn nearest_grant(plugin: &PluginName, capability: &str) -> String {
     let near = names::nearest(&head, forms).filter(|near| *near != head);
     let Some(near) = near else { return String::new() };
     let rest = rest.map(|rest| format!(":{rest}")).unwrap_or_default();
-    let meant = format!("{near}{rest}");
-    if meant.parse::<Grant>().is_ok() { format!("did you mean `--grant {plugin}={meant}`?") } else { String::new() }
+    let grant = format!("{near}{rest}");
+    if grant.parse::<Grant>().is_ok() { format!("did you mean `{before}{grant}`?") } else { String::new() }
 }
 
 fn apply_modes(scope: &Scope<'_>, plugins: &mut [PluginPlan]) -> Result<(), Stop> {
