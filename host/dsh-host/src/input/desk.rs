@@ -102,7 +102,7 @@ impl Desk {
         for command in due {
             self.apply(command).await;
         }
-        self.unsettled.send_modify(|count| *count -= 1);
+        self.unsettled.send_modify(|count| *count = count.saturating_sub(1));
     }
 
     /// Returns when no event is on its way: whatever was to be done after one is done.
