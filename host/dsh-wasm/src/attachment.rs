@@ -37,6 +37,7 @@ pub(crate) struct Attachment {
     pub(crate) context: Arc<dyn PluginContext>,
     tools: Arc<[ToolDefinition]>,
     pub(crate) kinds: Arc<[String]>,
+    #[expect(clippy::vec_box, reason = "an instance goes into every call by value, and a pointer is cheaper to move")]
     idle: Mutex<Vec<Box<Instance>>>,
     /// Calls under way.
     leased: AtomicUsize,
@@ -94,6 +95,7 @@ impl Attachment {
         attached
     }
 
+    #[expect(clippy::vec_box, reason = "as above")]
     fn idle(&self) -> MutexGuard<'_, Vec<Box<Instance>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }

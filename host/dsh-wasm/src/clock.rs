@@ -118,7 +118,8 @@ impl CallClock {
             self.excluded.fetch_add(now.saturating_sub(from), Relaxed);
         }
         self.parked_at.store(0, Relaxed);
-        self.restart(now);
+        self.resumed.store(now, Relaxed);
+        self.thread_mark.store(0, Relaxed);
     }
 
     /// The call's future is polled again after it was pending. Between two polls nobody computes.
@@ -126,18 +127,15 @@ impl CallClock {
         if self.resumed.load(Relaxed) != 0 {
             let now = now();
             self.in_host.fetch_add(now.saturating_sub(self.resumed.load(Relaxed)), Relaxed);
-            self.restart(now);
+            self.resumed.store(now, Relaxed);
+            // Inside one poll the thread stays the same.
+            self.thread_mark.store(thread_cpu(), Relaxed);
         }
     }
 
     /// The call's future is pending: the guest yielded, or waits in an import that does not tell the clock (WASI).
     pub(crate) fn pending(&self) {
         self.bill(now(), false);
-    }
-
-    fn restart(&self, now: u64) {
-        self.resumed.store(now, Relaxed);
-        self.thread_mark.store(0, Relaxed);
     }
 
     /// The epoch moved while the guest computed: bills it, and says which limit it has passed.

@@ -139,12 +139,12 @@ fn block_in(field: &str, block: llm::ContentBlock) -> Result<seam::ContentBlock>
             cache: cache_in(result.cache),
         }),
         llm::ContentBlock::Image(picture) => seam::ContentBlock::Image(image_in(field, picture)?),
-        llm::ContentBlock::Other(text) => seam::ContentBlock::Other(other_in::<seam::ContentBlock>(field, &text)?),
+        llm::ContentBlock::Other(text) => seam::ContentBlock::Other(other_in(field, &text)?),
     })
 }
 
 /// A block of a kind that the host does not know: an object with a `type`, and not one of ours in disguise.
-fn other_in<T: serde::de::DeserializeOwned>(field: &str, text: &str) -> Result<Value> {
+fn other_in(field: &str, text: &str) -> Result<Value> {
     const OURS: [&str; 5] = ["text", "reasoning", "tool-call", "tool-result", "image"];
     let value = json(field, text)?;
     match value.get("type").and_then(Value::as_str) {
@@ -208,7 +208,7 @@ pub(crate) fn result_blocks_in(field: &str, blocks: Vec<llm::ResultBlock>) -> Re
         Ok(match block {
             llm::ResultBlock::Text(text) => seam::ResultBlock::text(text),
             llm::ResultBlock::Image(picture) => seam::ResultBlock::Image(image_in(&field, picture)?),
-            llm::ResultBlock::Other(text) => seam::ResultBlock::Other(other_in::<seam::ResultBlock>(&field, &text)?),
+            llm::ResultBlock::Other(text) => seam::ResultBlock::Other(other_in(&field, &text)?),
         })
     };
     blocks.into_iter().enumerate().map(convert).collect()

@@ -218,7 +218,11 @@ pub(crate) fn check_shapes(bytes: &[u8], inspection: &Inspection) -> Result<(), 
             return Err(Refusal::Link { detail: format!("it imports `{name}` as something else than an interface") });
         };
         if let Some(difference) = reader.compare(expected, id, false) {
-            return Err(Refusal::Shape { direction: "imports", interface: name.clone(), difference });
+            return Err(Refusal::Shape {
+                direction: "imports",
+                interface: name.clone(),
+                difference: Box::new(difference),
+            });
         }
     }
     for name in &inspection.exports {
@@ -228,7 +232,11 @@ pub(crate) fn check_shapes(bytes: &[u8], inspection: &Inspection) -> Result<(), 
         };
         let expected = &contract::shapes().exports[&contract::interface_of(seam)];
         if let Some(difference) = reader.compare(expected, id, true) {
-            return Err(Refusal::Shape { direction: "exports", interface: name.clone(), difference });
+            return Err(Refusal::Shape {
+                direction: "exports",
+                interface: name.clone(),
+                difference: Box::new(difference),
+            });
         }
     }
     Ok(())

@@ -188,8 +188,11 @@ async fn guarded<F: Future>(
         }
     });
     let mut timers = Timers::default();
+    let mut first = true;
     poll_fn(|context| {
-        clock.polled();
+        if !std::mem::take(&mut first) {
+            clock.polled();
+        }
         if let Poll::Ready(output) = inner.as_mut().poll(context) {
             return Poll::Ready(Ok(output));
         }

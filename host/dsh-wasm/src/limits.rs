@@ -95,6 +95,8 @@ pub(crate) const MAX_HANDLES: u32 = 4_096;
 pub(crate) const MAX_WASI_HANDLES: usize = 4_096;
 /// Lines that one call may write to the diagnostics, by `log` and by its output streams; what is over is counted and dropped.
 pub(crate) const MAX_LOG_LINES: u32 = 1_000;
+/// Reports of progress that one call may make; what is over is dropped. A person sees a few a second at most.
+pub(crate) const MAX_PROGRESS_REPORTS: u32 = 10_000;
 /// Bytes of one line in the diagnostics; the rest of the line is dropped.
 pub(crate) const MAX_LOG_LINE_BYTES: usize = 4_096;
 /// Lines of the guest's standard error that are kept for the message of a trap.

@@ -185,6 +185,24 @@ impl Core {
     }
 }
 
+#[cfg(test)]
+impl Core {
+    /// A plugin `p` with these grants and nothing else.
+    pub(crate) fn with_grants(grants: Grants) -> Self {
+        let spec = PluginSpec::new(PluginName::new("p").expect("valid"));
+        Self {
+            name: spec.name,
+            config: "{}".into(),
+            limits: spec.limits,
+            workspace: None,
+            refused: Mutex::default(),
+            env: Vec::new(),
+            dirs: Vec::new(),
+            grants,
+        }
+    }
+}
+
 fn in_patterns(patterns: &[String], name: &str) -> bool {
     patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
@@ -268,6 +286,8 @@ impl Engine {
     /// Everything that can be known of a file, for `plugin inspect`: it is checked, compiled, and asked about its tools and its
     /// configuration, without grants and without a configuration.
     ///
+    /// What it does not answer is left out, with a warning.
+    ///
     /// # Errors
     /// See [`LoadError`].
     pub async fn describe(&self, bytes: Vec<u8>, name: PluginName) -> Result<Description, LoadError> {
@@ -288,9 +308,16 @@ impl Engine {
             .map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
         let mold = Mold { engine: self.inner.clone(), core: Arc::new(core), pre: compiled.pre, indices };
         let mut asking = Asking::new(&mold);
-        let (tools, config_schema) = (asking.tools().await?, asking.schema().await?);
+        let config_schema = asking.schema().await.unwrap_or_else(|error| unknown("configuration schema", &error));
+        let tools = asking.tools().await.unwrap_or_else(|error| unknown("tools", &error));
         Ok(Description { inspection, tools, config_schema })
     }
+}
+
+/// What a plugin is can be shown although it does not answer: some need a configuration for that.
+fn unknown<T>(what: &str, error: &LoadError) -> Option<T> {
+    tracing::warn!(target: "dsh::plugin", "its {what} cannot be shown: {error}");
+    None
 }
 
 /// Compiling takes from milliseconds to many seconds, so it does not happen on a thread that serves tasks.

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::limits::{MAX_COMPONENT_BYTES, MIB};
 use crate::shape::Difference;
 
 /// Why a file was refused before any of its code was compiled or run.
@@ -82,7 +83,7 @@ pub enum Refusal {
         /// The interface.
         interface: String,
         /// Where and how the two differ.
-        difference: Difference,
+        difference: Box<Difference>,
     },
     /// Everything looked right, and yet it cannot be linked.
     Link {
@@ -195,11 +196,8 @@ impl fmt::Display for Refusal {
         match self {
             Self::Empty => write!(f, "the file is empty; this host takes WebAssembly components"),
             Self::NotWasm(foreign) => {
-                write!(
-                    f,
-                    "not a WebAssembly component: it looks like {}; this host takes WebAssembly components",
-                    foreign.what()
-                )
+                let what = foreign.what();
+                write!(f, "not a WebAssembly component: it looks like {what}; this host takes WebAssembly components")
             }
             Self::Text => write!(
                 f,
@@ -222,34 +220,25 @@ impl fmt::Display for Refusal {
                 )
             }
             Self::TooLarge { bytes } => {
-                let mib = crate::limits::MIB;
-                write!(
-                    f,
-                    "it has {} MiB; this host takes components of at most {} MiB",
-                    bytes / mib,
-                    crate::limits::MAX_COMPONENT_BYTES / mib
-                )
+                let (has, most) = (bytes / MIB, MAX_COMPONENT_BYTES / MIB);
+                write!(f, "it has {has} MiB; this host takes components of at most {most} MiB")
             }
             Self::Truncated { detail } => write!(f, "the component is cut off: {detail}"),
             Self::Invalid { detail } => write!(f, "not a valid WebAssembly component: {detail}"),
             Self::Feature { detail } => write!(f, "it uses a part of WebAssembly that this host leaves off: {detail}"),
             Self::NoSeam { exports } => {
+                let (exports, seams) = (list(exports), seams());
                 write!(
                     f,
-                    "the component exports none of this host's seams: it exports {}; this host takes any of {}",
-                    list(exports),
-                    list(&crate::contract::seam_interfaces())
+                    "the component exports none of this host's seams: it exports {exports}; this host takes any of {seams}"
                 )
             }
             Self::OtherVersion { found, expected } => {
                 write!(f, "the component exports `{found}`, and this host takes `{expected}`")
             }
             Self::UnknownSeam { found, .. } => {
-                write!(
-                    f,
-                    "the component exports `{found}`, which is no seam of this host; it takes any of {}",
-                    list(&crate::contract::seam_interfaces())
-                )
+                let seams = seams();
+                write!(f, "the component exports `{found}`, which is no seam of this host; it takes any of {seams}")
             }
             Self::UnknownImport { found, .. } => {
                 write!(
@@ -267,6 +256,11 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+/// The seams that this host takes.
+fn seams() -> String {
+    list(&crate::contract::seam_interfaces())
+}
 
 /// Names in backticks, joined by commas; at most a dozen.
 fn list(names: &[String]) -> String {

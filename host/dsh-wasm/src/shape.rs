@@ -105,10 +105,8 @@ impl<'a> Reader<'a> {
 
     /// Learns the names of the resources that an imported interface has.
     pub(crate) fn learn_resources(&mut self, instance: ComponentInstanceTypeId) {
-        let names = self.types[instance].exports.iter().filter_map(|(name, item)| match resource_of(item) {
-            Some(id) => Some((id, name.clone())),
-            None => None,
-        });
+        let exports = self.types[instance].exports.iter();
+        let names = exports.filter_map(|(name, item)| resource_of(item).map(|id| (id, name.clone())));
         for (id, name) in names.collect::<Vec<_>>() {
             self.resources.entry(id).or_insert(name);
         }

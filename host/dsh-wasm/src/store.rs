@@ -58,6 +58,10 @@ pub(crate) struct Call {
     /// How deep in notifications it is: 0 outside of one.
     pub depth: u32,
     pub host_calls: u32,
+    /// Reports of progress so far.
+    pub reports: u32,
+    /// Bytes that went into the log and the inbox so far.
+    pub handed_over: usize,
     pub pending: Pending,
     /// Set inside `call-tool`.
     pub tool: Option<ToolContext>,
@@ -66,7 +70,16 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(seam: Seam) -> Self {
-        Self { seam, depth: 0, host_calls: 0, pending: Pending::default(), tool: None, cancel: None }
+        Self {
+            seam,
+            depth: 0,
+            host_calls: 0,
+            reports: 0,
+            handed_over: 0,
+            pending: Pending::default(),
+            tool: None,
+            cancel: None,
+        }
     }
 }
 
@@ -114,6 +127,17 @@ impl GuestState {
             return Err(wasmtime::Error::new(Bound::HostCalls(MAX_HOST_CALLS)));
         }
         Ok(())
+    }
+
+    /// Counts bytes that stay with the host after the call: all of a call together are bounded, not only each.
+    pub(crate) fn hand_over(&mut self, bytes: usize) -> Result<(), llm_types::Failure> {
+        self.call.handed_over = self.call.handed_over.saturating_add(bytes);
+        if self.call.handed_over <= self.limits().output_bytes() {
+            return Ok(());
+        }
+        let message =
+            format!("one call may hand over {} MiB (`output-mib`), and this is more", self.limits().output_mib);
+        Err(convert::failure(Failure::new("limit", message)))
     }
 
     /// Runs an import that waits, with the clocks told about it.

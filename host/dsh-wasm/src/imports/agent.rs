@@ -62,7 +62,7 @@ impl agent_types::HostLlmRequest for GuestState {
     }
 
     fn sampling(&mut self, handle: Resource<LlmRequest>) -> Res<llm_types::Sampling> {
-        Ok(convert::sampling(&*self.draft(&handle)?.sampling()))
+        Ok(convert::sampling(&self.draft(&handle)?.sampling()))
     }
 
     fn set_sampling(&mut self, handle: Resource<LlmRequest>, sampling: llm_types::Sampling) -> Answer<()> {
@@ -253,6 +253,10 @@ impl GuestState {
             Ok(content) => content,
             Err(ill) => return Ok(Err(convert::invalid(&ill))),
         };
+        let weight = serde_json::to_string(&content).map_or(0, |text| text.len());
+        if let Err(limit) = self.hand_over(weight) {
+            return Ok(Err(limit));
+        }
         let put = async {
             match way {
                 Way::Send => session.send(content).await,

@@ -42,10 +42,14 @@ impl log::Host for GuestState {
             Ok(session) => session,
             Err(refused) => return Ok(Err(refused)),
         };
+        let bytes = data.len();
         let data = match check_entry(&kind, &data) {
             Ok(data) => data,
             Err(failure) => return Ok(Err(convert::failure(failure))),
         };
+        if let Err(limit) = self.hand_over(kind.len() + bytes) {
+            return Ok(Err(limit));
+        }
         let depth = self.call.depth;
         let appended = Self::waiting(&self.clock, Wait::Counted, session.append_log(&kind, data, depth)).await;
         Ok(appended.map_err(convert::failure))

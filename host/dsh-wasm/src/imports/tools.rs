@@ -10,6 +10,7 @@ use crate::clock::Wait;
 use crate::convert;
 use crate::grants::Grant;
 use crate::handles::{ExecuteNext, ToolOutcome};
+use crate::limits::MAX_PROGRESS_REPORTS;
 use crate::output::clean;
 use crate::store::GuestState;
 use crate::words::{ApprovalAnswer, Execution, Failure};
@@ -107,6 +108,10 @@ impl registry::Host for GuestState {
 impl running::Host for GuestState {
     fn progress(&mut self, text: String, fraction: Option<f32>) -> Res<()> {
         self.enter()?;
+        self.call.reports += 1;
+        if self.call.reports > MAX_PROGRESS_REPORTS {
+            return Ok(());
+        }
         if let Some(tool) = &self.call.tool {
             let fraction = fraction.filter(|fraction| fraction.is_finite()).map(|fraction| fraction.clamp(0.0, 1.0));
             tool.progress.report(&clean(text.as_bytes()), fraction);

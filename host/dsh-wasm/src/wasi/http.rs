@@ -100,7 +100,53 @@ impl WasiHttpHooks for NetHooks {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
+
+    /// Serves one request with `ok`; returns its port.
+    async fn server() -> u16 {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).await;
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+        });
+        port
+    }
+
+    async fn request(grants: &[&str], network: Option<NetworkPolicy>, port: u16) -> Result<u16, String> {
+        let grants = crate::Grants::new(grants.iter().map(|grant| grant.parse().expect("a grant")));
+        let profile = network.map(|network| Arc::new(Profile { network, ..Profile::unrestricted() }));
+        let mut hooks = NetHooks::new(Arc::new(Core::with_grants(grants)), None, profile);
+        let body = http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync();
+        let request = http::Request::get(format!("http://127.0.0.1:{port}/")).body(body).expect("a request");
+        let answer = Box::into_pin(hooks.send_request(request, None, Box::new(async { Ok(()) }))).await;
+        let (response, io) = answer.map_err(|error| error.to_string())?;
+        let status = response.status().as_u16();
+        let read = async { response.into_body().collect().await.map(|body| body.to_bytes()).expect("a body") };
+        let (body, _) = tokio::join!(read, Box::into_pin(io));
+        assert_eq!(&body[..], b"ok");
+        Ok(status)
+    }
+
+    #[tokio::test]
+    async fn only_granted_hosts_are_reached() {
+        let port = server().await;
+        let grant = format!("net:127.0.0.1:{port}");
+        let denied = Err("HTTP request denied".to_owned());
+        assert_eq!(request(&[], None, port).await, denied);
+        assert_eq!(request(&["net:127.0.0.1", "net:localhost:1"], None, port).await, denied);
+        assert_eq!(request(&[&grant], Some(NetworkPolicy::Closed), port).await, denied);
+        assert_eq!(request(&[&grant], Some(NetworkPolicy::Hosts(vec!["a.com".into()])), port).await, denied);
+        assert_eq!(
+            request(&[&grant], Some(NetworkPolicy::Hosts(vec![format!("127.0.0.1:{port}")])), port).await,
+            Ok(200)
+        );
+    }
 
     #[test]
     fn a_request_names_the_grant_it_needs() {

@@ -35,10 +35,11 @@ pub fn component_with(mut resolve: wit_parser::Resolve, world: &str, core: &str)
     let package = resolve.push_str("guest.wit", &text).expect("the world parses");
     let world = resolve.select_world(&[package], Some("guest")).expect("the world is there");
     let mut module = wat::parse_str(core).expect("the core module parses");
-    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8)
+    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8, false)
         .expect("metadata fits");
-    let encoder = wit_component::ComponentEncoder::default().module(&module).expect("a core module with metadata");
-    encoder.validate(true).encode().expect("the module fits its world")
+    let mut encoder = wit_component::ComponentEncoder::default();
+    encoder.validate(true).module(&module).expect("a core module with metadata");
+    encoder.encode().expect("the module fits its world")
 }
 
 /// The world of a listener of `agent/request`.
