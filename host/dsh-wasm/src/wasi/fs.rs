@@ -98,15 +98,15 @@ impl FsLayer {
         Self { mixed: nested || profile.is_some(), dirs, profile, open: HashMap::new() }
     }
 
-    /// What may be done with a place of the workspace: by the longest granted prefix, and by the profile.
-    fn access(&self, real: &str) -> Option<Access> {
+    /// The granted directory that decides over a place of the workspace: the one with the longest prefix.
+    fn granted(&self, real: &str) -> Option<&GrantedDir> {
         let depth = |path: &str| if path == "." { 0 } else { path.len() };
-        let granted = self
-            .dirs
-            .iter()
-            .filter(|dir| covers(&dir.real, real))
-            .max_by_key(|dir| (depth(&dir.real), dir.access))?
-            .access;
+        self.dirs.iter().filter(|dir| covers(&dir.real, real)).max_by_key(|dir| (depth(&dir.real), dir.access))
+    }
+
+    /// What may be done with a place of the workspace: by its grant, and by the profile.
+    fn access(&self, real: &str) -> Option<Access> {
+        let granted = self.granted(real)?.access;
         match &self.profile {
             None => Some(granted),
             Some(profile) => Some(granted.min(profile.access(real)?)),
@@ -172,7 +172,7 @@ impl FsView<'_> {
         let base = self.opened(fd)?;
         if !self.layer.mixed {
             if base.access < wanted {
-                return Err(self.refuse(&base.real, path, wanted));
+                return Err(self.refuse(&base.real, wanted));
             }
             return Ok(base);
         }
@@ -183,7 +183,7 @@ impl FsView<'_> {
         };
         match self.layer.access(&real) {
             Some(access) if access >= wanted => Ok(Opened { real, access }),
-            _ => Err(self.refuse(&real, ".", wanted)),
+            _ => Err(self.refuse(&real, wanted)),
         }
     }
 
@@ -219,21 +219,20 @@ impl FsView<'_> {
     }
 
     /// Refuses, and remembers which grant would have allowed it if the grants are what is in the way.
-    fn refuse(&mut self, base: &str, path: &str, wanted: Access) -> FsError {
-        let place = join(base, path);
-        let granted = self.layer.dirs.iter().filter(|dir| covers(&dir.real, &place)).map(|dir| dir.access).max();
-        if granted.is_none_or(|granted| granted < wanted) {
-            // The directory, not the file, is what can be granted.
-            let real = if base == "." && path == "." { ".".to_owned() } else { base.to_owned() };
-            let path = GrantPath { written: real.clone(), normal: real };
-            self.refusals.push(if wanted == Access::Write { Grant::FsWrite(path) } else { Grant::FsRead(path) });
+    fn refuse(&mut self, place: &str, wanted: Access) -> FsError {
+        // The granted directory, not the file, is what can be granted.
+        if let Some(dir) = self.layer.granted(place)
+            && dir.access < wanted
+        {
+            let grant = Grant::FsWrite(dir.path.clone());
+            self.refusals.push(grant);
         }
         if wanted == Access::Write { ErrorCode::NotPermitted.into() } else { ErrorCode::Access.into() }
     }
 
     fn must_write(&mut self, fd: &Fd) -> FsResult<()> {
         let opened = self.opened(fd)?;
-        if opened.access == Access::Write { Ok(()) } else { Err(self.refuse(&opened.real, ".", Access::Write)) }
+        if opened.access == Access::Write { Ok(()) } else { Err(self.refuse(&opened.real, Access::Write)) }
     }
 
     /// Moving, removing and linking: the place may be written, and nothing below it may do less.
@@ -256,7 +255,9 @@ impl preopens::Host for FsView<'_> {
             };
             let handle = wasmtime_wasi::filesystem::Dir::new(dir.dir.try_clone()?, perms, mode, false);
             let fd = self.inner.table.push(Descriptor::Dir(handle))?;
-            self.layer.open.insert(fd.rep(), Opened { real: dir.real.clone(), access: dir.access });
+            // A profile that hides the directory itself may still show what is below it.
+            let access = self.layer.access(&dir.real).unwrap_or(Access::Read);
+            self.layer.open.insert(fd.rep(), Opened { real: dir.real.clone(), access });
             list.push((fd, dir.path.written.clone()));
         }
         Ok(list)
@@ -280,7 +281,7 @@ fn follows(flags: PathFlags) -> bool {
 /// What opening with these flags needs.
 fn wanted(open: OpenFlags, flags: DescriptorFlags) -> Access {
     let writes = open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE | OpenFlags::EXCLUSIVE)
-        || flags.intersects(DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY);
+        || flags.contains(DescriptorFlags::WRITE);
     if writes { Access::Write } else { Access::Read }
 }
 
@@ -294,11 +295,11 @@ impl types::HostDescriptor for FsView<'_> {
         mut flags: DescriptorFlags,
     ) -> FsResult<Fd> {
         let base = Resource::new_borrow(fd.rep());
-        // Libraries ask for this on every directory; it is a wish, not a write.
-        if open.contains(OpenFlags::DIRECTORY) && self.opened(&fd)?.access == Access::Read {
+        let decided = self.decide(&base, &path, follows(path_flags), wanted(open, flags))?;
+        if decided.access == Access::Read {
+            // Libraries ask for this on every directory; it is a wish, not a write.
             flags &= !DescriptorFlags::MUTATE_DIRECTORY;
         }
-        let decided = self.decide(&base, &path, follows(path_flags), wanted(open, flags))?;
         let opened = types::HostDescriptor::open_at(&mut self.inner, fd, path_flags, path, open, flags).await?;
         self.layer.open.insert(opened.rep(), decided);
         Ok(opened)
@@ -427,7 +428,7 @@ impl types::HostDescriptor for FsView<'_> {
     async fn read_directory(&mut self, fd: Fd) -> FsResult<Resource<types::DirectoryEntryStream>> {
         let opened = self.opened(&fd)?;
         if self.layer.mixed && self.layer.access(&opened.real).is_none() {
-            return Err(self.refuse(&opened.real, ".", Access::Read));
+            return Err(self.refuse(&opened.real, Access::Read));
         }
         types::HostDescriptor::read_directory(&mut self.inner, fd).await
     }
