@@ -123,7 +123,11 @@ async fn interruptible<T>(
     let mut asked = false;
     loop {
         tokio::select! {
-            done = &mut call => return done.map_err(|failure| Stop::new(exit::failure_code(&failure.code), failure.message)),
+            done = &mut call => return done.map_err(|failure| {
+                // An agent that is disposed may no longer log what came of the call.
+                let code = if asked { Code::Interrupted } else { exit::failure_code(&failure.code) };
+                Stop::new(code, failure.message)
+            }),
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             _ = hang_up.recv() => {}

@@ -212,7 +212,8 @@ fn apply_grants(scope: &Scope<'_>, plugins: &mut [PluginPlan]) -> Result<(), Sto
     for text in &scope.options.grants {
         let (plugin, capability) = named(plugins, "--grant", text, "NAME=CAPABILITY")?;
         let grant: Grant = capability.parse().map_err(|error: dsh_wasm::GrantError| {
-            Stop::usage(format!("`--grant {text}`: {error}")).hint(meant(capability, &format!("--grant {}=", plugin.name)))
+            Stop::usage(format!("`--grant {text}`: {error}"))
+                .hint(meant(capability, &format!("--grant {}=", plugin.name)))
         })?;
         plugin.grants.push(grant);
     }
