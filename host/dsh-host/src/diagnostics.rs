@@ -1,6 +1,7 @@
 //! Diagnostics on standard error: a line each, `warning: plugin \`x\`: …`, filtered by `-v`, `-q` and `DSH_LOG`.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -20,8 +21,12 @@ pub struct Loudness {
     pub quiet: bool,
 }
 
+/// Whether `-q` was given.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
 /// Starts the diagnostics of the process.
 pub fn start(loudness: Loudness, environment: &Environment) {
+    QUIET.store(loudness.quiet, Ordering::Relaxed);
     let level = match (loudness.quiet, loudness.verbose) {
         (true, _) => "error",
         (false, 0) => "warn",
@@ -45,9 +50,11 @@ pub fn start(loudness: Loudness, environment: &Environment) {
     }
 }
 
-/// Says something that a person should know whatever the filters are.
+/// Says something that a person should know whatever the filters are, unless they asked for silence.
 pub fn note(message: impl fmt::Display) {
-    eprintln!("note: {message}");
+    if !QUIET.load(Ordering::Relaxed) {
+        eprintln!("note: {message}");
+    }
 }
 
 /// Says that something went wrong and the run goes on.
