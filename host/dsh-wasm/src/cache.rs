@@ -8,6 +8,7 @@ use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
@@ -16,6 +17,10 @@ use crate::inspect::hex;
 /// The first bytes of an entry; the number is raised when its layout changes.
 const MAGIC: &[u8; 8] = b"dshcwas1";
 const HEADER: usize = MAGIC.len() + 32;
+/// Entries that are kept; beyond, those that were not used for the longest time go. A plugin has one per version of it and of the host.
+const MAX_ENTRIES: usize = 200;
+/// How exactly the last use of an entry is known: writing it down more often would cost more than it tells.
+const USE_PRECISION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Why the cache cannot be used: each run compiles then.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +106,7 @@ impl Cache {
             && bytes[MAGIC.len()..HEADER] == digest(key, &bytes[HEADER..])
         {
             bytes.drain(..HEADER);
+            mark_used(&path);
             return Some(bytes);
         }
         tracing::warn!(path = %path.display(), "a cached component is damaged and is compiled again");
@@ -130,7 +136,27 @@ impl Cache {
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
         }
+        self.prune();
         written
+    }
+
+    /// Removes what was not used for the longest time, and what a process that died left half written.
+    fn prune(&self) {
+        let Ok(entries) = fs::read_dir(&self.directory) else { return };
+        let mut kept = Vec::new();
+        for entry in entries.filter_map(Result::ok) {
+            let name = entry.file_name();
+            let Ok(used) = entry.metadata().and_then(|metadata| metadata.modified()) else { continue };
+            match Path::new(&name).extension().and_then(|extension| extension.to_str()) {
+                Some("cwasm") => kept.push((used, entry.path())),
+                Some("tmp") if is_old(used) => drop(fs::remove_file(entry.path())),
+                _ => {}
+            }
+        }
+        kept.sort();
+        for (_, path) in kept.iter().take(kept.len().saturating_sub(MAX_ENTRIES)) {
+            let _ = fs::remove_file(path);
+        }
     }
 
     /// Removes an entry that turned out to be of no use.
@@ -140,6 +166,18 @@ impl Cache {
 
     fn path(&self, key: &Key) -> PathBuf {
         self.directory.join(format!("{key}.cwasm"))
+    }
+}
+
+fn is_old(time: SystemTime) -> bool {
+    time.elapsed().is_ok_and(|age| age > USE_PRECISION)
+}
+
+/// Notes that an entry was used, if the last note is old.
+fn mark_used(path: &Path) {
+    let Ok(file) = OpenOptions::new().append(true).open(path) else { return };
+    if file.metadata().and_then(|metadata| metadata.modified()).is_ok_and(is_old) {
+        let _ = file.set_modified(SystemTime::now());
     }
 }
 
@@ -241,6 +279,22 @@ mod tests {
         });
         check(|_| Vec::new());
         check(|_| b"\x7fELF".to_vec());
+    }
+
+    #[test]
+    fn what_is_not_used_goes_first() {
+        let (_home, cache) = cache();
+        for n in 0..=MAX_ENTRIES {
+            cache.store(&key(&format!("k{n}")), b"code");
+            // All are written in the same instant; the order is made clear.
+            let file = OpenOptions::new().append(true).open(cache.path(&key(&format!("k{n}")))).expect("the entry");
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(n as u64)).expect("to set");
+        }
+        cache.prune();
+        assert_eq!((cache.load(&key("k0")), cache.load(&key("k1")).is_some()), (None, true));
+        cache.store(&key("new"), b"code");
+        assert!(cache.load(&key("k1")).is_some(), "it was just used");
+        assert_eq!(cache.load(&key("k2")), None);
     }
 
     #[test]

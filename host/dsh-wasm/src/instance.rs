@@ -203,7 +203,11 @@ async fn guarded<F: Future>(
             return Poll::Pending;
         };
         if timers.wall.expired(context, left) {
-            return Poll::Ready(Err(Fault::Overtime(clock.wall_overrun())));
+            // The timer does not know of time that was excluded since it was made.
+            match clock.left() {
+                Some(left) if !left.is_zero() => timers.wall.again(context, left),
+                _ => return Poll::Ready(Err(Fault::Overtime(clock.wall_overrun()))),
+            }
         }
         if timers.aborted || cancelled.as_mut().poll(context).is_ready() {
             timers.aborted = true;
@@ -239,5 +243,13 @@ impl Timer {
     fn expired(&mut self, context: &mut std::task::Context<'_>, left: Duration) -> bool {
         let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + left)));
         sleep.as_mut().poll(context).is_ready()
+    }
+
+    /// Starts the timer anew.
+    fn again(&mut self, context: &mut std::task::Context<'_>, left: Duration) {
+        self.0 = None;
+        if self.expired(context, left) {
+            context.waker().wake_by_ref();
+        }
     }
 }
