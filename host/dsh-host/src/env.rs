@@ -52,9 +52,9 @@ impl Environment {
         self.stdout_is_terminal && self.raw("NO_COLOR").is_none() && self.raw("TERM").is_some_and(|term| term != "dumb")
     }
 
-    /// A path as it was typed: relative to the working directory.
+    /// A path as it was typed: relative to the working directory, without `.` in it.
     pub fn path(&self, typed: impl AsRef<Path>) -> PathBuf {
-        self.working_directory.join(typed)
+        self.working_directory.join(typed).components().collect()
     }
 
     /// `$DSH_HOME`, else `$XDG_DATA_HOME/dsh`, else `~/.local/share/dsh`.

@@ -3,7 +3,7 @@
 /// The candidate that is most like `wrong`, if one is like it at all.
 pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Below this likeness a guess only confuses: `model` for `max-steps`.
-    const LIKE: f64 = 0.7;
+    const LIKE: f64 = 0.65;
     let like = |known: &str| strsim::jaro_winkler(&wrong.to_ascii_lowercase(), known);
     let scored = candidates.into_iter().map(|known| (like(known), known)).filter(|(likeness, _)| *likeness >= LIKE);
     scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)

@@ -1,7 +1,8 @@
 //! `plugin inspect`: what a component is.
 
 use dsh_seam::PluginName;
-use dsh_wasm::{Description, Inspection};
+use dsh_seam::tools::ToolDefinition;
+use dsh_wasm::{CeilingEntry, Description, Inspection};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -12,14 +13,20 @@ use crate::config::sources;
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
 
+/// What a program reads. `hooks` are the seams among the exports, `capabilities` what the imports could use.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown<'a> {
     name: &'a str,
     file: String,
-    #[serde(flatten)]
-    inspection: &'a Inspection,
-    tools: Value,
+    size: usize,
+    sha256: &'a str,
+    hooks: Vec<&'a str>,
+    exports: &'a [String],
+    capabilities: &'a [String],
+    imports: &'a [String],
+    ceiling: Option<&'a [CeilingEntry]>,
+    tools: &'a [ToolDefinition],
     config_schema: Option<&'a Value>,
 }
 
@@ -33,11 +40,18 @@ pub async fn inspect(file: &str, shape: Shape, environment: &Environment) -> Res
     let described = compose::engine(None, environment)?.describe(bytes, name.clone()).await;
     let description = described.map_err(|error| compose::refused(&format!("`{file}`"), &error))?;
     if shape == Shape::Json {
+        let Inspection { seams, exports, imports, capabilities, ceiling, size, sha256 } = &description.inspection;
         let shown = Shown {
             name: name.as_str(),
             file: path.display().to_string(),
-            inspection: &description.inspection,
-            tools: serde_json::to_value(description.tools.as_deref().unwrap_or_default()).unwrap_or_default(),
+            size: *size,
+            sha256,
+            hooks: seams.iter().map(|seam| seam.as_str()).collect(),
+            exports,
+            capabilities,
+            imports,
+            ceiling: ceiling.as_deref(),
+            tools: description.tools.as_deref().unwrap_or_default(),
             config_schema: description.config_schema.as_ref(),
         };
         return print_json(&shown).map(|()| Code::Success);

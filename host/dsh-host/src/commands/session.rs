@@ -17,10 +17,15 @@ use crate::resolve::{self, Store};
 use crate::{compose, config, diagnostics};
 
 fn sessions(place: &SessionPlace, environment: &Environment) -> Result<std::sync::Arc<dyn Sessions>, Stop> {
-    // A place that is named needs no configuration.
     let config = match (&place.session, &place.config) {
+        // A place that is named needs no configuration.
         (Some(_), None) => None,
-        (_, named) => config::find(named.as_deref(), environment)?,
+        (_, Some(named)) => config::find(Some(named), environment)?,
+        // A file that does not count must not keep anybody from looking at what was kept.
+        (None, None) => config::find(None, environment).unwrap_or_else(|stop| {
+            diagnostics::note(format_args!("ignored: {}", stop.message));
+            None
+        }),
     };
     let folder = resolve::session_folder(place.session.as_ref(), config.as_ref(), environment)?;
     Ok(compose::sessions(&Store::Files(folder), &environment.working_directory))

@@ -231,7 +231,7 @@ impl Loaded {
 
     /// A path as it stands in the file.
     pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
-        self.folder().join(path)
+        self.folder().join(path).components().collect()
     }
 
     /// A usage error at a place of the file.

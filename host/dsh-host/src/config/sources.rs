@@ -29,7 +29,7 @@ pub fn name_of(reference: &str) -> Result<PluginName, Stop> {
 /// The file behind a reference; a relative path is relative to `base`.
 pub fn locate(reference: &str, base: &Path, environment: &Environment) -> Result<PathBuf, Stop> {
     if is_path(reference) {
-        let path = base.join(reference);
+        let path: PathBuf = base.join(reference).components().collect();
         return match std::fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => {
                 Err(Stop::usage(format!("`{reference}` is a folder, not a component")))

@@ -229,7 +229,9 @@ fn meant(capability: &str, before: &str) -> String {
         [word, rest @ ..] => ((*word).to_owned(), Some(rest.join(":")).filter(|rest| !rest.is_empty())),
         [] => return String::new(),
     };
-    let near = names::nearest(&head, forms).filter(|near| *near != head);
+    // A right word with something missing behind it is told by the error itself.
+    let is_right = forms.iter().any(|form| *form == head || form.split(':').next() == Some(&*head));
+    let near = names::nearest(&head, forms).filter(|_| !is_right);
     let Some(near) = near else { return String::new() };
     let rest = rest.map(|rest| format!(":{rest}")).unwrap_or_default();
     let grant = format!("{near}{rest}");
