@@ -13,6 +13,9 @@ use crate::log::{self, Log};
 use crate::normal::Normal;
 use crate::sandbox::Sandbox;
 
+/// How the note begins that is printed only by the first run of all that loads a component.
+const COMPILING: &str = "note: compiling plugin ";
+
 /// The folders below `dir` that hold a `case.toml`, sorted.
 pub fn find(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -173,8 +176,9 @@ impl Running<'_> {
         } else {
             out.push_str(&self.text(&outcome.stdout));
         }
-        if !outcome.stderr.is_empty() {
-            out.push_str(&format!("[standard error]\n{}", self.text(&outcome.stderr)));
+        let stderr: String = outcome.stderr.split_inclusive('\n').filter(|line| !line.starts_with(COMPILING)).collect();
+        if !stderr.is_empty() {
+            out.push_str(&format!("[standard error]\n{}", self.text(&stderr)));
         }
         out.push_str(&format!("[exit {}]\n", outcome.exit));
         for name in &invocation.show_files {

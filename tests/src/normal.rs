@@ -29,6 +29,8 @@ impl Normal {
             (r"\b1[7-9]\d{11}\b", "TIME"),
             (r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?", "TIME"),
             (r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b", "ULID"),
+            (r"\b[0-9a-f]{64}\b", "HASH"),
+            (r"\(\d+ ms of it waiting", "(N ms of it waiting"),
         ];
         let patterns = built_in.iter().map(|(pattern, with)| ((*pattern).to_owned(), (*with).to_owned())).chain(more.iter().cloned());
         let compile = |(pattern, with): (String, String)| Regex::new(&pattern).map(|regex| (regex, with)).map_err(|error| error.to_string());
@@ -80,5 +82,6 @@ mod tests {
         check("at 1796051234567, 12345678", "at TIME, 12345678");
         check("2026-11-30T15:00:00Z", "TIME");
         check("took 17 ms", "took N ms");
+        check(&format!("sha256 {}", "0f".repeat(32)), "sha256 HASH");
     }
 }
