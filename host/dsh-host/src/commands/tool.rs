@@ -105,10 +105,9 @@ pub async fn call(options: &Options, name: &str, arguments: &str, environment: &
     }
     let code = exit::tool_call_code(&outcome, fatal.as_ref(), &watch.ledger());
     show(&outcome, code, plan.output, environment.stdout_is_terminal)?;
-    if outcome.code.as_deref() == Some("unknown-tool") && fatal.is_none() {
-        if let Some(near) = names::nearest(name, tools.iter().map(String::as_str)) {
-            diagnostics::hint(format_args!("did you mean `{near}`?"));
-        }
+    let is_unknown = outcome.code.as_deref() == Some("unknown-tool") && fatal.is_none();
+    if let Some(near) = names::nearest(name, tools.iter().map(String::as_str)).filter(|_| is_unknown) {
+        diagnostics::hint(format_args!("did you mean `{near}`?"));
     }
     Ok(code)
 }
