@@ -124,10 +124,10 @@ async fn interruptible<T>(
     let mut asked = false;
     loop {
         tokio::select! {
-            done = &mut call => return done.map_err(|failure| {
+            done = &mut call => return done.map_err(|failure| match asked {
                 // An agent that is disposed may no longer log what came of the call.
-                let code = if asked { Code::Interrupted } else { exit::failure_code(&failure.code) };
-                Stop::new(code, failure.message)
+                true => Stop::new(Code::Interrupted, "the call was interrupted"),
+                false => Stop::new(exit::failure_code(&failure.code), failure.message),
             }),
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
