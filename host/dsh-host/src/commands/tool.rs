@@ -48,7 +48,10 @@ impl Bench {
 
     async fn end(self) -> Arc<Watch> {
         self.agent.dispose("done").await;
-        self.pump.end(self.writer);
+        if let Err(problem) = self.pump.end(self.writer) {
+            diagnostics::complain(problem);
+            self.watch.earn(Code::Interrupted);
+        }
         self.watch
     }
 }

@@ -32,6 +32,8 @@ struct State {
     open: bool,
     writing: bool,
     closed: bool,
+    /// Why something could not be written, other than that nobody reads.
+    failed: Option<String>,
     ended: bool,
 }
 
@@ -73,11 +75,15 @@ impl Pump {
     }
 
     /// Writes the rest and ends the thread; what was never let through is dropped.
-    pub fn end(&self, thread: JoinHandle<()>) {
+    ///
+    /// # Errors
+    /// Why something that should have been written was not, other than that nobody reads.
+    pub fn end(&self, thread: JoinHandle<()>) -> Result<(), String> {
         self.shared.state().ended = true;
         self.shared.changed.notify_all();
         // A panic there has been reported by the hook.
         let _ = thread.join();
+        self.shared.state().failed.take().map_or(Ok(()), Err)
     }
 }
 
@@ -103,7 +109,9 @@ impl Shared {
             drop(stdout);
             self.state().writing = false;
             self.changed.notify_all();
-            if written.is_err() {
+            if let Err(error) = written {
+                let gone = error.kind() == std::io::ErrorKind::BrokenPipe;
+                self.state().failed = (!gone).then(|| format!("standard output could not be written: {error}"));
                 return self.close();
             }
         }

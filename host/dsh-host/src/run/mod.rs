@@ -236,9 +236,12 @@ impl Running {
             self.watch.earn(Code::Interrupted);
         }
         self.watch.finish();
-        let (pump, writer) = (self.pump.clone(), self.writer);
         // The reader may be slow, and waiting for it must not hold a thread that serves signals.
-        let _ = tokio::task::spawn_blocking(move || pump.end(writer)).await;
+        let (pump, writer) = (self.pump.clone(), self.writer);
+        if let Ok(Err(problem)) = tokio::task::spawn_blocking(move || pump.end(writer)).await {
+            diagnostics::complain(problem);
+            self.watch.earn(Code::Interrupted);
+        }
         self.watch.ledger().code()
     }
 
