@@ -19,7 +19,7 @@ pub enum Request {
 const COMMANDS_HELP: &str = "\
 Commands (as the first argument):
   tool list, tool call NAME JSON    Call one tool under the whole policy, without a model
-  plugin inspect FILE               What a component exports, imports and may ask for
+  plugin check FILE, inspect FILE   Whether a component fits; what it exports, imports and may ask for
   session list, show ID, export ID  What was kept
   config check, schema, trust       The configuration
   doctor                            What this machine can enforce and which models are usable
@@ -106,6 +106,11 @@ pub enum ToolCommand {
 /// The commands about plugins.
 #[derive(Debug, Subcommand)]
 pub enum PluginCommand {
+    /// Say whether a component fits this host, without compiling or running any of it
+    Check {
+        /// A component, or the name of a shipped plugin
+        file: String,
+    },
     /// Say what a component is: hooks, capabilities, tools, configuration, size and hash
     Inspect {
         /// A component, or the name of a shipped plugin

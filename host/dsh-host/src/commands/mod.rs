@@ -31,6 +31,7 @@ pub async fn run(command: Command, environment: &Environment) -> Result<Code, St
             tool::call(&options, &name, &arguments, environment).await
         }
         Command::Plugin(PluginCommand::Inspect { file, output }) => plugin::inspect(&file, output, environment).await,
+        Command::Plugin(PluginCommand::Check { file }) => plugin::check(&file, environment),
         Command::Session(SessionCommand::List { place, output }) => session::list(&place, output, environment).await,
         Command::Session(SessionCommand::Show { id, place, salvage, output }) => {
             session::show(&id, &place, salvage, output, environment).await

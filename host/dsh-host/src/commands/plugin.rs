@@ -1,4 +1,4 @@
-//! `plugin inspect`: what a component is.
+//! `plugin check` and `plugin inspect`: whether a component fits, and what it is.
 
 use dsh_seam::PluginName;
 use dsh_seam::tools::ToolDefinition;
@@ -28,6 +28,17 @@ struct Shown<'a> {
     ceiling: Option<&'a [CeilingEntry]>,
     tools: &'a [ToolDefinition],
     config_schema: Option<&'a Value>,
+}
+
+/// Says whether a file can be a plugin of this host, in the words that a load would use.
+pub fn check(file: &str, environment: &Environment) -> Result<Code, Stop> {
+    let path = sources::locate(file, &environment.working_directory, environment)?;
+    let bytes = std::fs::read(&path).map_err(|error| Stop::io(&path, &error))?;
+    let inspection = dsh_wasm::inspect(&bytes)
+        .map_err(|refusal| Stop::usage(format!("`{file}`: {refusal}")).hint(refusal.hint()))?;
+    let hooks: Vec<&str> = inspection.seams.iter().map(|seam| seam.as_str()).collect();
+    print(&format!("`{file}` fits this host; hooks: {}\n", hooks.join(", ")));
+    Ok(Code::Success)
 }
 
 /// Looks at a file: its bytes are checked, then it is compiled and asked about its tools and its configuration, without any grant.
