@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use dsh_seam::AgentId;
 use dsh_seam::event::{Emitted, LiveEvent, Status};
 use dsh_seam::plugin::EventSink;
-use dsh_seam::{AgentId, PluginName};
 use tokio::sync::watch;
 
 use crate::approve::InputApprover;
@@ -82,11 +82,12 @@ impl Watch {
         }
     }
 
+    /// Says an error on standard error. Of a plugin outside of a turn, and of itself, the loop has said more already.
     fn say(&self, event: &LiveEvent) {
-        if let (true, LiveEvent::AgentError(error)) = (self.says_errors, event) {
-            let by = error.plugin.as_ref().map(PluginName::as_str).filter(|name| !error.message.contains(name));
-            let by = by.map(|name| format!("plugin `{name}`: ")).unwrap_or_default();
-            diagnostics::complain(format!("{by}{} ({})", error.message, error.code));
+        let LiveEvent::AgentError(error) = event else { return };
+        let said = error.code == "internal" || (error.turn == 0 && error.plugin.is_some());
+        if self.says_errors && !said {
+            diagnostics::complain(format_args!("{} ({})", error.message, error.code));
         }
     }
 }
