@@ -1,16 +1,15 @@
 //! The documentation against what it describes: options, commands, events, plugins, each in both directions.
 //!
-//! Needs the built binary beside the test programs (`cargo build --release -p dsh-host`).
+//! Needs the built binary (`cargo build --release -p dsh-host`) and the plugins (`cargo xtask guests`).
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-type Names = BTreeSet<String>;
+use dsh_tests::host::binary;
+use dsh_tests::root;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests live in a folder of the root").to_path_buf()
-}
+type Names = BTreeSet<String>;
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -18,9 +17,7 @@ fn read(path: &str) -> String {
 
 /// What the built binary prints to standard output.
 fn host(arguments: &[&str]) -> String {
-    let program = std::env::current_exe().expect("a test program has a path");
-    let binary = program.ancestors().nth(2).expect("below the build directory").join("dsh-host");
-    assert!(binary.is_file(), "`{}` is missing; build it with `cargo build --release -p dsh-host`", binary.display());
+    let binary = binary();
     let output = Command::new(&binary)
         .args(arguments)
         .stdin(Stdio::null())
@@ -138,6 +135,42 @@ fn every_shipped_plugin_is_in_the_readme() {
     assert_same(("README.md", &documented), ("guest-plugins/", &shipped));
 }
 
+/// The commands of a console block and what the page says they print.
+fn console(text: &str) -> Vec<(String, String)> {
+    let block = text.split("```console\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a console block");
+    let mut commands: Vec<(String, String)> = Vec::new();
+    for line in block.lines() {
+        match (line.strip_prefix("$ "), commands.last_mut()) {
+            (Some(command), _) => commands.push((command.to_owned(), String::new())),
+            (None, Some((_, output))) => *output += &format!("{line}\n"),
+            (None, None) => panic!("a console block begins with a command"),
+        }
+    }
+    commands
+}
+
+#[test]
+fn the_example_of_the_readme_prints_what_it_says() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    std::fs::create_dir(folder.path().join("docs")).expect("the folder is empty");
+    for file in ["docs/README.md", "Cargo.toml"] {
+        std::fs::copy(root().join(file), folder.path().join(file)).expect("the file is there");
+    }
+    let page = read("README.md");
+    for (command, expect) in console(section(&page, "## Ten lines")) {
+        let typed = command.replace("target/release/dsh-host", &binary().display().to_string());
+        let output = Command::new("sh")
+            .args(["-c", &typed])
+            .current_dir(folder.path())
+            .env("DSH_HOME", folder.path().join("home"))
+            .stdin(Stdio::null())
+            .output()
+            .expect("a shell can be started");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expect, "{command}\n{told}");
+    }
+}
+
 #[test]
 fn what_is_on_one_side_only_is_reported() {
     let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Names>();
@@ -155,5 +188,7 @@ fn names_are_found_in_texts() {
     check(event_types("`turn/start{turn}`, `usage{turn}`, `plugin/<name>/state{key}`, `DIR/a`", '`'), &["turn/start"]);
     check(event_types("TurnStart(TurnStart) = \"turn/start\",", '"'), &["turn/start"]);
     assert_eq!(section("# A\n\n## B\nb\n\n## C\nc\n", "## B"), "b\n");
+    let pair = |command: &str, output: &str| (command.to_owned(), output.to_owned());
+    assert_eq!(console("a\n```console\n$ b\nc\nd\n$ e\n```\n"), [pair("b", "c\nd\n"), pair("e", "")]);
     assert_eq!(first_columns("| a |\n|---|\n| `b` | c |\n"), " `b` ");
 }

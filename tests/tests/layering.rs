@@ -4,9 +4,9 @@
 //! The last tests run the same check functions on doctored input, so that it is known that they can fail.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dsh_tests::root;
 use serde_json::Value;
 
 /// Our crates: who it is, which of ours it may import, and which only in its tests.
@@ -101,11 +101,6 @@ impl fmt::Display for Edge {
         let arrow = if self.tests_only { "-(tests)->" } else { "->" };
         write!(f, "{} {arrow} {}", self.from, self.to)
     }
-}
-
-/// The root of the repository.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests live in a folder of the root").to_path_buf()
 }
 
 /// Every import that the workspace's manifests state, as cargo reads them.

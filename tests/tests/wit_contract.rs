@@ -32,7 +32,7 @@ struct Item {
 type Items = BTreeMap<String, Item>;
 
 fn wit() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests live in a folder of the root").join("wit")
+    dsh_tests::root().join("wit")
 }
 
 fn read_contract(folder: &Path) -> Resolve {
