@@ -121,6 +121,7 @@ fn function_shape(resolve: &Resolve, function: &Function) -> String {
         FunctionKind::Static(_) => "static func",
         FunctionKind::AsyncStatic(_) => "static async func",
         FunctionKind::Constructor(_) => "constructor",
+        _ => panic!("`{}` is a function of a kind that the contract does not use", function.name),
     };
     format!("{kind}({}){result}", params.join(", "))
 }
