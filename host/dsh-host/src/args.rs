@@ -354,12 +354,28 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, c
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let is_first = arguments.get(1).and_then(|first| first.to_str()).is_some_and(is_command);
     if is_first {
-        return WithCommand::try_parse_from(arguments).map(|parsed| Request::Command(parsed.command));
+        return parse_command(arguments).map(Request::Command);
     }
     let meant = arguments.iter().any(|argument| argument == "--");
     let mut run = Run::try_parse_from(arguments)?;
     run.misplaced = run.prompts.first().filter(|prompt| !meant && is_command(prompt)).cloned();
     Ok(Request::Run(Box::new(run)))
+}
+
+/// Options may stand anywhere behind the first word, also before the second: `tool --plugin echo list`.
+fn parse_command(arguments: Vec<OsString>) -> Result<Command, clap::Error> {
+    let parsed = WithCommand::try_parse_from(&arguments).map(|parsed| parsed.command);
+    let starts_with_option = arguments.get(2).is_some_and(|word| word.to_string_lossy().starts_with("--"));
+    if parsed.is_ok() || !starts_with_option {
+        return parsed;
+    }
+    let mut candidates = (3..arguments.len()).filter_map(|at| {
+        let mut moved = arguments.clone();
+        let word = moved.remove(at);
+        moved.insert(2, word);
+        WithCommand::try_parse_from(moved).ok()
+    });
+    candidates.next().map_or(parsed, |found| Ok(found.command))
 }
 
 /// Whether `word` is the name of a command.
@@ -406,6 +422,7 @@ mod tests {
         check("a --model echo b - --strict", Some(&["a", "b", "-"]));
         check("tool list --plugin echo", None);
         check("tool call --plugin echo echo {} --output json --grant echo=llm", None);
+        check("tool --plugin call call echo {}", None);
         check("", Some(&[]));
     }
 
