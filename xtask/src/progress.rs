@@ -30,8 +30,11 @@ impl Steps {
         (self.say)(&format!("{label} {what} …"));
         let started = Instant::now();
         let outcome = work();
-        let word = if outcome.is_ok() { "done" } else { "FAILED" };
-        (self.say)(&format!("{label} {what}: {word} after {}", shown_time(started.elapsed())));
+        let time = shown_time(started.elapsed());
+        match &outcome {
+            Ok(_) => (self.say)(&format!("{label} done after {time}")),
+            Err(_) => (self.say)(&format!("{label} FAILED after {time}: {what}")),
+        }
         outcome.with_context(|| what.to_owned())
     }
 
