@@ -30,7 +30,8 @@ pub(crate) async fn drive(core: Arc<Core>) {
                 let mut next = Some(due);
                 while let Some(due) = next {
                     core.journal.settle_pending().await;
-                    core.turn(due).await;
+                    // Boxed, so that an idle agent's task does not keep room for a turn.
+                    Box::pin(core.turn(due)).await;
                     next = core.inbox.hand_over();
                     core.journal.settle_pending().await;
                 }
