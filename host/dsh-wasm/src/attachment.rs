@@ -18,7 +18,7 @@ use crate::convert;
 use crate::fault::{Bound, Fault};
 use crate::handles::{ExecuteNext, LlmRequest, RequestErrorNext, RequestNext, StepResultNext, TurnContinuationNext};
 use crate::imports::passed_on;
-use crate::instance::{Instance, Mold, Returned, Terms};
+use crate::instance::{Armed, Instance, Mold, Returned, Terms};
 use crate::limits::MAX_LEASES;
 use crate::observing::Observing;
 use crate::store::Call;
@@ -107,7 +107,7 @@ impl Attachment {
     }
 
     /// Calls the guest in an instance of this turn, and commits the state that it set if it answered no failure.
-    async fn run<T, Fut>(&self, terms: Terms, body: impl FnOnce(Box<Instance>) -> Fut) -> Result<Answered<T>, Fault>
+    async fn run<T, Fut>(&self, terms: Terms<'_>, body: impl FnOnce(Box<Instance>) -> Fut) -> Result<Answered<T>, Fault>
     where
         Fut: Future<Output = (Box<Instance>, wasmtime::Result<Answered<T>>)>,
     {
@@ -118,17 +118,26 @@ impl Attachment {
             terms.call.tool.as_ref().map(|tool| tool.profile.clone()).filter(|profile| !profile.is_unrestricted());
         let narrowed = profile.is_some();
         let waiting = if narrowed { None } else { self.idle().pop() };
-        let instance = match waiting {
-            Some(instance) => instance,
-            None => self.mold.instantiate(Some(self.context.clone()), profile, &terms.budget, terms.tool).await?,
+        let armed = match waiting {
+            Some(instance) => Armed::new(instance, terms),
+            None => Box::pin(self.fresh(terms, profile)).await?,
         };
-        let Returned { value, mut instance, reusable } = self.mold.call(instance, terms, body).await?;
+        let Returned { value, mut instance, reusable } = self.mold.call(armed, body).await?;
         let (changes, depth) = self.changes(&mut instance, value.is_ok());
         if reusable && !narrowed && turn == self.turn.load(Ordering::Relaxed) {
             self.idle().push(instance);
         }
-        self.commit(changes, depth).await?;
+        if !changes.is_empty() {
+            Box::pin(self.commit(changes, depth)).await?;
+        }
         Ok(value)
+    }
+
+    /// A new instance, ready to be called.
+    async fn fresh<'a>(&self, terms: Terms<'a>, profile: Option<Arc<Profile>>) -> Result<Armed<'a>, Fault> {
+        let session = Some(self.context.clone());
+        let instance = self.mold.instantiate(session, profile, &terms.budget, terms.tool).await?;
+        Ok(Armed::new(instance, terms))
     }
 
     /// What the call set, if it may stay.
@@ -163,9 +172,8 @@ impl Attachment {
     }
 
     /// The terms of a call that is no tool's.
-    fn terms(&self, seam: Seam, cancel: &CancellationToken) -> Terms {
-        let call = Call { cancel: Some(cancel.clone()), ..Call::new(seam) };
-        Terms::new(&self.mold.core, call, false)
+    fn terms<'a>(&self, seam: Seam, cancel: &'a CancellationToken) -> Terms<'a> {
+        Terms::new(&self.mold.core, Call::new(seam), false, Some(cancel))
     }
 
     /// A failure where one is not an answer but a failing.
@@ -357,8 +365,8 @@ impl ToolProvider for Attachment {
 
     async fn call(&self, cx: &ToolContext, call: ToolCall) -> Result<Outcome, PluginError> {
         let (at, call) = (convert::step(cx.at), convert::tool_call(&call));
-        let of_call = Call { tool: Some(cx.clone()), cancel: Some(cx.cancel.clone()), ..Call::new(Seam::Provider) };
-        let mut terms = Terms::new(&self.mold.core, of_call, true);
+        let of_call = Call { tool: Some(Box::new(cx.clone())), ..Call::new(Seam::Provider) };
+        let mut terms = Terms::new(&self.mold.core, of_call, true, Some(&cx.cancel));
         let timeout = profile_timeout(&cx.profile).filter(|timeout| *timeout < terms.budget.wall);
         if let Some(timeout) = timeout {
             terms.budget.wall = timeout;

@@ -1,10 +1,9 @@
 //! One instance of a plugin in a store of its own, and the one way in which a guest is called: with both clocks armed, the output
 //! bounded, and the instance discarded unless the call returned well.
 
-use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -35,15 +34,17 @@ pub(crate) struct Mold {
 }
 
 /// How a call is to be made.
-pub(crate) struct Terms {
+pub(crate) struct Terms<'a> {
     pub call: Call,
     pub budget: Budget,
     pub tool: bool,
+    /// Cancelled when the turn is aborted.
+    pub cancel: Option<&'a CancellationToken>,
 }
 
-impl Terms {
-    pub(crate) fn new(core: &Core, call: Call, tool: bool) -> Self {
-        Self { budget: core.limits.budget(tool), call, tool }
+impl<'a> Terms<'a> {
+    pub(crate) fn new(core: &Core, call: Call, tool: bool, cancel: Option<&'a CancellationToken>) -> Self {
+        Self { budget: core.limits.budget(tool), call, tool, cancel }
     }
 }
 
@@ -76,8 +77,8 @@ impl Mold {
         begin(&mut store, budget, tool);
         let clock = store.data().clock.clone();
         let made = {
-            let future = self.pre.instantiate_async(&mut store);
-            guarded(&clock, None, future).await
+            let inner = pin!(self.pre.instantiate_async(&mut store));
+            Guarded { inner, guarding: Guarding { clock, cancel: None }, slow: None }.await
         };
         let instance = match made {
             Ok(Ok(instance)) => instance,
@@ -93,27 +94,29 @@ impl Mold {
     }
 
     /// Calls `instance` by `body`, which gives it back with what the guest returned.
+    ///
+    /// This is on the path of every listener of every step, so what is rare is boxed: the future stays small.
     pub(crate) async fn call<R, Fut>(
         &self,
-        mut instance: Box<Instance>,
-        terms: Terms,
+        armed: Armed<'_>,
         body: impl FnOnce(Box<Instance>) -> Fut,
     ) -> Result<Returned<R>, Fault>
     where
         Fut: Future<Output = (Box<Instance>, wasmtime::Result<R>)>,
     {
         let _running = self.engine.ticker.running();
-        let cancel = terms.call.cancel.clone();
-        let session = instance.store.data().session.clone();
+        let Armed { instance, guarding } = armed;
         let output = instance.store.data().output.clone();
-        instance.store.data_mut().call = terms.call;
-        begin(&mut instance.store, &terms.budget, terms.tool);
-        let clock = instance.store.data().clock.clone();
-        let made = guarded(&clock, cancel.as_ref(), body(instance)).await;
+        let made = {
+            let inner = pin!(body(instance));
+            Guarded { inner, guarding, slow: None }.await
+        };
         output.end_call();
         let (mut instance, result) = made?;
         self.receipt(&instance.store);
-        self.report_refusals(&mut instance.store, session.as_deref()).await;
+        if !instance.store.data().refusals.is_empty() {
+            Box::pin(self.report_refusals(&mut instance.store)).await;
+        }
         match result {
             Ok(value) => {
                 let reusable = instance.store.data_mut().handles.end_call();
@@ -143,10 +146,11 @@ impl Mold {
     }
 
     /// File operations cannot wait, so what they were refused is reported here.
-    async fn report_refusals(&self, store: &mut Store<GuestState>, session: Option<&dyn PluginContext>) {
-        let refusals = std::mem::take(&mut store.data_mut().refusals);
+    async fn report_refusals(&self, store: &mut Store<GuestState>) {
+        let state = store.data_mut();
+        let (refusals, session) = (std::mem::take(&mut state.refusals), state.session.clone());
         for grant in refusals {
-            self.core.refuse(session, &grant).await;
+            self.core.refuse(session.as_deref(), &grant).await;
         }
     }
 }
@@ -174,29 +178,73 @@ fn fault(store: &Store<GuestState>, error: &wasmtime::Error) -> Fault {
     Fault::of(error, state.limiter.refused(), &state.output.last_lines())
 }
 
-/// Polls `inner` under the wall clock, and for [`ABORT_GRACE`] after `cancel`. No timer is made while the guest does not wait.
-async fn guarded<F: Future>(
-    clock: &CallClock,
-    cancel: Option<&CancellationToken>,
-    inner: F,
-) -> Result<F::Output, Fault> {
-    let mut inner = pin!(inner);
-    let mut cancelled = pin!(async {
-        match cancel {
-            Some(token) => token.cancelled().await,
-            None => std::future::pending().await,
-        }
-    });
-    let mut timers = Timers::default();
-    let mut first = true;
-    poll_fn(|context| {
-        if !std::mem::take(&mut first) {
+/// What a call is guarded by.
+struct Guarding<'a> {
+    clock: Arc<CallClock>,
+    cancel: Option<&'a CancellationToken>,
+}
+
+/// An instance with both clocks started, ready to be called.
+pub(crate) struct Armed<'a> {
+    instance: Box<Instance>,
+    guarding: Guarding<'a>,
+}
+
+impl<'a> Armed<'a> {
+    /// Starts the clocks for a call under `terms`.
+    pub(crate) fn new(mut instance: Box<Instance>, terms: Terms<'a>) -> Self {
+        let guarding = Guarding { clock: instance.store.data().clock.clone(), cancel: terms.cancel };
+        instance.store.data_mut().call = terms.call;
+        begin(&mut instance.store, &terms.budget, terms.tool);
+        Self { instance, guarding }
+    }
+}
+
+/// Polls a call under the wall clock, and for [`ABORT_GRACE`] after an abort. Nothing but the clock is touched while the guest does not
+/// wait.
+struct Guarded<'a, F> {
+    inner: Pin<&'a mut F>,
+    guarding: Guarding<'a>,
+    /// Made when the call is first pending.
+    slow: Option<Box<Slow>>,
+}
+
+/// What only a call that waits needs.
+struct Slow {
+    timers: Timers,
+    cancelled: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl<F: Future> Future for Guarded<'_, F> {
+    type Output = Result<F::Output, Fault>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let clock = &*this.guarding.clock;
+        if this.slow.is_some() {
             clock.polled();
         }
-        if let Poll::Ready(output) = inner.as_mut().poll(context) {
+        if let Poll::Ready(output) = this.inner.as_mut().poll(context) {
             return Poll::Ready(Ok(output));
         }
         clock.pending();
+        let slow = this.slow.get_or_insert_with(|| Box::new(Slow::new(this.guarding.cancel)));
+        slow.check(clock, context).map(Err)
+    }
+}
+
+impl Slow {
+    fn new(cancel: Option<&CancellationToken>) -> Self {
+        let cancelled: Pin<Box<dyn Future<Output = ()> + Send>> = match cancel {
+            Some(token) => Box::pin(token.clone().cancelled_owned()),
+            None => Box::pin(std::future::pending()),
+        };
+        Self { timers: Timers::default(), cancelled }
+    }
+
+    /// Ready when the call must not go on.
+    fn check(&mut self, clock: &CallClock, context: &mut Context<'_>) -> Poll<Fault> {
+        let timers = &mut self.timers;
         let Some(left) = clock.left() else {
             // `next`, a model, a process, a person: limits of their own, and they know about the abort.
             timers.stop();
@@ -206,18 +254,17 @@ async fn guarded<F: Future>(
             // The timer does not know of time that was excluded since it was made.
             match clock.left() {
                 Some(left) if !left.is_zero() => timers.wall.again(context, left),
-                _ => return Poll::Ready(Err(Fault::Overtime(clock.wall_overrun()))),
+                _ => return Poll::Ready(Fault::Overtime(clock.wall_overrun())),
             }
         }
-        if timers.aborted || cancelled.as_mut().poll(context).is_ready() {
+        if timers.aborted || self.cancelled.as_mut().poll(context).is_ready() {
             timers.aborted = true;
             if timers.grace.expired(context, ABORT_GRACE) {
-                return Poll::Ready(Err(Fault::Aborted));
+                return Poll::Ready(Fault::Aborted);
             }
         }
         Poll::Pending
-    })
-    .await
+    }
 }
 
 #[derive(Default)]
@@ -240,13 +287,13 @@ struct Timer(Option<Pin<Box<Sleep>>>);
 
 impl Timer {
     /// Whether the time is over; wakes the task when it will be. `left` counts when the timer is new.
-    fn expired(&mut self, context: &mut std::task::Context<'_>, left: Duration) -> bool {
+    fn expired(&mut self, context: &mut Context<'_>, left: Duration) -> bool {
         let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + left)));
         sleep.as_mut().poll(context).is_ready()
     }
 
     /// Starts the timer anew.
-    fn again(&mut self, context: &mut std::task::Context<'_>, left: Duration) {
+    fn again(&mut self, context: &mut Context<'_>, left: Duration) {
         self.0 = None;
         if self.expired(context, left) {
             context.waker().wake_by_ref();

@@ -13,7 +13,7 @@ use crate::attachment::{Attachment, guest};
 use crate::convert;
 use crate::fault::Fault;
 use crate::imports::entry;
-use crate::instance::{Instance, Returned, Terms};
+use crate::instance::{Armed, Instance, Returned, Terms};
 use crate::store::Call;
 use crate::words::{Entry, Flush, FlushError, Observer, PluginError, Seam};
 
@@ -72,7 +72,7 @@ impl Attachment {
     }
 
     /// Takes the instance, or makes one.
-    async fn observing_instance(&self, terms: &Terms) -> Result<Box<Instance>, Fault> {
+    async fn observing_instance(&self, terms: &Terms<'_>) -> Result<Box<Instance>, Fault> {
         let there = self.observing().instance.take();
         match there {
             Some(instance) => Ok(instance),
@@ -84,9 +84,9 @@ impl Attachment {
     async fn tell(&self, instance: Box<Instance>, entries: &[Arc<Entry>], depth: u32) -> Result<Box<Instance>, Fault> {
         // What the plugin appends from inside is one deeper than what it is told.
         let call = Call { depth: depth + 1, ..Call::new(Seam::Observer) };
-        let terms = Terms::new(&self.mold.core, call, false);
+        let terms = Terms::new(&self.mold.core, call, false, None);
         let entries: Vec<_> = entries.iter().map(|told| entry(told)).collect();
-        let told = self.mold.call(instance, terms, |mut it| async move {
+        let told = self.mold.call(Armed::new(instance, terms), |mut it| async move {
             let Instance { store, guests } = &mut *it;
             let answer = guest(&guests.observer).call_on_entries(store, &entries).await;
             (it, answer)
@@ -123,7 +123,7 @@ impl Attachment {
             again
         };
         let mut busy = Busy { attachment: self, put_back: false };
-        let terms = Terms::new(&self.mold.core, Call::new(Seam::Observer), false);
+        let terms = Terms::new(&self.mold.core, Call::new(Seam::Observer), false, None);
         let mut instance = self.observing_instance(&terms).await?;
         if !again.is_empty() {
             instance = self.tell(instance, &again, depth).await?;
@@ -158,12 +158,12 @@ impl Attachment {
             (all, observing.since_flush.len())
         };
         let mut busy = Busy { attachment: self, put_back: false };
-        let terms = Terms::new(&self.mold.core, Call::new(Seam::Flush), false);
+        let terms = Terms::new(&self.mold.core, Call::new(Seam::Flush), false, None);
         let mut instance = self.observing_instance(&terms).await?;
         if !again.is_empty() && self.mold.indices.has(Seam::Observer) {
             instance = self.tell(instance, &again, 0).await?;
         }
-        let flushed = self.mold.call(instance, terms, |mut it| async move {
+        let flushed = self.mold.call(Armed::new(instance, terms), |mut it| async move {
             let Instance { store, guests } = &mut *it;
             let answer = guest(&guests.flush).call_flush(store).await;
             (it, answer)

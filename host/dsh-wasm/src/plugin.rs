@@ -15,7 +15,7 @@ use crate::fault::{Fault, shorten};
 use crate::grants::{Grant, Grants};
 use crate::guests::Indices;
 use crate::inspect::{Inspection, inspect};
-use crate::instance::{Instance, Mold, Returned, Terms};
+use crate::instance::{Armed, Instance, Mold, Returned, Terms};
 use crate::limits::{Limits, MAX_TOOLS};
 use crate::refusal::Refusal;
 use crate::store::Call;
@@ -382,12 +382,13 @@ impl<'a> Asking<'a> {
         Fut: Future<Output = (Box<Instance>, wasmtime::Result<R>)>,
     {
         let failed = |fault: Fault| LoadError::Failed(fault.into_error(&self.mold.core.name, seam));
-        let terms = Terms::new(&self.mold.core, Call::new(seam), false);
+        let terms = Terms::new(&self.mold.core, Call::new(seam), false, None);
         let instance = match self.instance.take() {
             Some(instance) => instance,
             None => self.mold.instantiate(None, None, &terms.budget, false).await.map_err(failed)?,
         };
-        let Returned { value, instance, .. } = self.mold.call(instance, terms, body).await.map_err(failed)?;
+        let Returned { value, instance, .. } =
+            self.mold.call(Armed::new(instance, terms), body).await.map_err(failed)?;
         self.instance = Some(instance);
         Ok(value)
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
@@ -64,22 +63,12 @@ pub(crate) struct Call {
     pub handed_over: usize,
     pub pending: Pending,
     /// Set inside `call-tool`.
-    pub tool: Option<ToolContext>,
-    pub cancel: Option<CancellationToken>,
+    pub tool: Option<Box<ToolContext>>,
 }
 
 impl Call {
     pub(crate) fn new(seam: Seam) -> Self {
-        Self {
-            seam,
-            depth: 0,
-            host_calls: 0,
-            reports: 0,
-            handed_over: 0,
-            pending: Pending::default(),
-            tool: None,
-            cancel: None,
-        }
+        Self { seam, depth: 0, host_calls: 0, reports: 0, handed_over: 0, pending: Pending::default(), tool: None }
     }
 }
 

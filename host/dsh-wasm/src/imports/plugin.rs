@@ -40,7 +40,7 @@ impl runtime::Host for GuestState {
 
     fn cancelled(&mut self) -> wasmtime::Result<bool> {
         self.enter()?;
-        let of_call = self.call.cancel.as_ref().map(|token| token.is_cancelled());
+        let of_call = self.call.tool.as_ref().map(|tool| tool.cancel.is_cancelled());
         Ok(of_call
             .unwrap_or_else(|| self.session.as_ref().is_some_and(|session| session.cancellation().is_cancelled())))
     }
