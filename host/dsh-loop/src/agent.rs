@@ -14,6 +14,7 @@ use dsh_seam::session::{NewSession, OpenSession, RegisteredSections};
 use dsh_seam::tools::{Dispatch, RegisteredGuard, ToolDefinition, ToolLog, ToolSetup};
 use dsh_seam::waterfall::{Listener, Registered, Waterfall};
 use tokio::sync::watch;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
@@ -184,12 +185,19 @@ async fn supervise(core: Arc<Core>, registration: Registration, done: watch::Sen
         ended = &mut driver => Some(ended),
         () = deadline => None,
     };
+    // Boxed, so that an idle agent does not keep room for its end.
+    Box::pin(finish(&core, ended, driver, registration)).await;
+    done.send_replace(true);
+}
+
+/// The end of the chain, once the driver has unwound or its time is up.
+async fn finish(core: &Core, ended: Option<Result<(), JoinError>>, driver: JoinHandle<()>, registration: Registration) {
     match ended {
         Some(Ok(())) => {}
-        Some(Err(panic)) => report_internal(&core, format!("the driver panicked: {panic}")).await,
+        Some(Err(panic)) => report_internal(core, format!("the driver panicked: {panic}")).await,
         None => {
             driver.abort();
-            report_internal(&core, format!("the agent did not unwind within {} ms and was dropped", core.options.deadlines.dispose.as_millis())).await;
+            report_internal(core, format!("the agent did not unwind within {} ms and was dropped", core.options.deadlines.dispose.as_millis())).await;
         }
     }
     core.dispose("the driver ended");
@@ -202,7 +210,6 @@ async fn supervise(core: Arc<Core>, registration: Registration, done: watch::Sen
     core.live(LiveEvent::AgentDisposed(AgentDisposed { dropped: core.inbox.dropped() })).await;
     core.journal.settle_pending().await;
     core.journal.close().await;
-    done.send_replace(true);
 }
 
 async fn report_internal(core: &Core, message: String) {
@@ -256,13 +263,10 @@ impl LoopAgent {
         self.nudged(self.core.inbox.steer(Queued::new(content, source)?))
     }
 
-    /// Context for the next request; never starts a turn. While a step is open it is held until the step ends.
+    /// Context for the next request; never starts a turn. While a step is open it is held until the step ends; while no turn is open it
+    /// is durable when this returns.
     pub async fn inject(&self, content: Vec<ContentBlock>, source: Source) -> Result<(), Failure> {
-        let logged = self.core.inject(Queued::new(content, source)?).await?;
-        if logged && self.status() == Status::Idle {
-            self.core.journal.flush().await.map_err(|message| Failure::new("flush-failed", message))?;
-        }
-        Ok(())
+        self.core.inject(Queued::new(content, source)?).await
     }
 
     /// Ends the open turn; while none is open, nothing.

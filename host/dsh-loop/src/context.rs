@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
 use crate::inbox::Queued;
+use crate::journal::whole;
 use crate::stream::Assembly;
 
 /// Bytes of an entry's kind.
@@ -74,7 +75,8 @@ impl PluginContext for Context {
     }
 
     async fn inject(&self, content: Vec<ContentBlock>) -> Result<(), Failure> {
-        self.core()?.inject(self.queued(content)?).await.map(drop)
+        let (core, message) = (self.core()?, self.queued(content)?);
+        whole(async move { core.inject(message).await }).await
     }
 
     async fn read_log(&self, start: u64, limit: u32, max_bytes: usize) -> Result<Vec<Entry>, Failure> {
@@ -91,7 +93,7 @@ impl PluginContext for Context {
             return Err(Failure::invalid_argument(format!("the data has {bytes} bytes; at most {MAX_DATA_BYTES} are taken")));
         }
         let event = Event::Foreign(ForeignEvent { kind: format!("plugin/{}/{kind}", self.plugin), data });
-        let entry = self.core()?.journal.append_at(event, depth, true).await.map_err(|error| error.to_failure())?;
+        let entry = self.core()?.journal.append_whole(event, depth).await.map_err(|error| error.to_failure())?;
         Ok(entry.seq)
     }
 
@@ -113,12 +115,16 @@ impl PluginContext for Context {
     }
 
     async fn commit_state(&self, changes: Vec<(String, Option<Value>)>, depth: u32) -> Result<(), Failure> {
-        let core = self.core()?;
-        for (key, value) in changes {
-            let event = Event::PluginState { plugin: self.plugin.clone(), state: PluginState { key, value } };
-            core.journal.append_at(event, depth, true).await.map_err(|error| error.to_failure())?;
-        }
-        Ok(())
+        let (core, plugin) = (self.core()?, self.plugin.clone());
+        // All of them or none: an abort must not leave half of what a call set.
+        whole(async move {
+            for (key, value) in changes {
+                let event = Event::PluginState { plugin: plugin.clone(), state: PluginState { key, value } };
+                core.journal.append_at(event, depth, true).await.map_err(|error| error.to_failure())?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     fn tools(&self) -> Vec<ToolInfo> {
@@ -163,7 +169,7 @@ impl PluginContext for Context {
         };
         if let Some(usage) = answer.usage {
             let event = UsageEvent { turn: at.turn, step: at.step, usage, plugin: Some(self.plugin.clone()) };
-            core.journal.append(Event::Usage(event)).await.map_err(|error| error.to_failure())?;
+            core.journal.append_whole(Event::Usage(event), 0).await.map_err(|error| error.to_failure())?;
         }
         Ok(answer)
     }
@@ -187,7 +193,7 @@ impl PluginContext for Context {
         {
             let event = PluginRefused { plugin: self.plugin.clone(), capability: capability.to_owned(), grant: grant.to_owned() };
             // A failing append reports itself.
-            let _ = core.journal.append(Event::PluginRefused(event)).await;
+            let _ = core.journal.append_whole(Event::PluginRefused(event), 0).await;
         }
     }
 }

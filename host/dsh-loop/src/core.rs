@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use dsh_seam::event::{CompactionApplied, Event, LiveEvent, UserMessage, WaterfallChanged};
+use dsh_seam::event::{CompactionApplied, Event, LiveEvent, Status, UserMessage, WaterfallChanged};
 use dsh_seam::failure::{Failure, Seam};
 use dsh_seam::ids::{AgentInfo, PluginName, StepRef};
 use dsh_seam::plugin::{Attached, Lifecycle};
@@ -15,7 +15,7 @@ use dsh_seam::waterfalls::{Request, RequestError, StepResult, TurnContinuation};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::inbox::{Inbox, Queued, TurnToken};
+use crate::inbox::{Inbox, MAX_BYTES, MAX_MESSAGES, Queued, TurnToken};
 use crate::journal::Journal;
 use crate::options::{AgentOptions, Text};
 use crate::step::Frames;
@@ -58,17 +58,18 @@ impl Core {
         self.seams.get().expect("invariant: set by `AgentLoop::create` before the driver starts and before the agent is returned")
     }
 
-    /// Takes context in: held while a step is open, logged at once otherwise. Returns whether it was logged.
-    pub(crate) async fn inject(&self, message: Queued) -> Result<bool, Failure> {
-        if self.inbox.status() == dsh_seam::event::Status::Disposed {
+    /// Takes context in: held while a step is open, logged at once otherwise, and made durable while no turn is open.
+    pub(crate) async fn inject(&self, message: Queued) -> Result<(), Failure> {
+        if self.inbox.status() == Status::Disposed {
             return Err(Failure::new("disposed", "the agent is disposed and takes no more messages"));
         }
-        if !self.contexts.enter(&message) {
-            return Ok(false);
+        let Some(entered) = self.contexts.enter(&message)? else { return Ok(()) };
+        self.log_context(message).await.map_err(|error| error.to_failure())?;
+        drop(entered);
+        if self.inbox.status() == Status::Idle {
+            self.journal.flush().await.map_err(|message| Failure::new("flush-failed", message))?;
         }
-        let logged = self.log_context(message).await;
-        self.contexts.leave();
-        logged.map(|()| true).map_err(|error| error.to_failure())
+        Ok(())
     }
 
     pub(crate) async fn log_context(&self, message: Queued) -> Result<(), RunError> {
@@ -146,6 +147,9 @@ pub(crate) struct Contexts {
 struct Gate {
     step_open: bool,
     held: Vec<Queued>,
+    /// Messages and bytes taken in since the last step closed.
+    taken: usize,
+    bytes: usize,
     /// Context being logged right now, outside of a step.
     in_flight: u32,
 }
@@ -155,20 +159,22 @@ impl Contexts {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps `message` for the open step's end; otherwise the caller logs it and then calls [`Contexts::leave`].
-    fn enter(&self, message: &Queued) -> bool {
+    /// Keeps `message` for the open step's end; otherwise the caller logs it while it holds what this returns. Refused beyond the
+    /// bounds of the inbox: observers that answer context with context would never end.
+    fn enter(&self, message: &Queued) -> Result<Option<Entered<'_>>, Failure> {
         let mut gate = self.gate();
+        let bytes = gate.bytes + message.bytes();
+        if gate.taken >= MAX_MESSAGES || bytes > MAX_BYTES {
+            return Err(Failure::new("limit", format!("too much context: at most {MAX_MESSAGES} messages and {MAX_BYTES} bytes are taken until a step ends")));
+        }
+        gate.taken += 1;
+        gate.bytes = bytes;
         if gate.step_open {
             gate.held.push(message.clone());
-            return false;
+            return Ok(None);
         }
         gate.in_flight += 1;
-        true
-    }
-
-    fn leave(&self) {
-        self.gate().in_flight -= 1;
-        self.left.notify_waiters();
+        Ok(Some(Entered(self)))
     }
 
     /// A step opens: from here on context is held. Waits for what is being logged, so that nothing lands between a call and its result.
@@ -188,8 +194,18 @@ impl Contexts {
         let mut gate = self.gate();
         let held = std::mem::take(&mut gate.held);
         if held.is_empty() {
-            gate.step_open = false;
+            (gate.step_open, gate.taken, gate.bytes) = (false, 0, 0);
         }
         held
+    }
+}
+
+/// Context that is being logged outside of a step; a step that opens waits until this is dropped.
+struct Entered<'a>(&'a Contexts);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.gate().in_flight -= 1;
+        self.0.left.notify_waiters();
     }
 }

@@ -51,7 +51,8 @@ impl Queued {
         Ok(message)
     }
 
-    fn bytes(&self) -> usize {
+    /// Bytes of what it says.
+    pub(crate) fn bytes(&self) -> usize {
         dsh_seam::view::ModelMessage::new(dsh_seam::message::Message::user(self.content.clone()), dsh_seam::view::Origin::User).bytes as usize
     }
 
@@ -231,8 +232,8 @@ impl Inbox {
         self.wake.notify_one();
     }
 
-    /// Waits for a turn to be due; none when the agent is disposed. Wakes up as well, with `Some(None)`, when [`Inbox::nudge`] was
-    /// called. Cancel safe.
+    /// Waits for a turn to be due; none when the agent is disposed. Wakes up as well, with `Some(None)`, when there is something to
+    /// settle: [`Inbox::nudge`] was called, or messages past `max-turns` were dropped. Cancel safe.
     pub async fn wait_for_queued(&self) -> Option<Option<Due>> {
         loop {
             let woken = self.wake.notified();
@@ -241,10 +242,12 @@ impl Inbox {
                 if inner.status == Status::Disposed {
                     return None;
                 }
-                if !inner.held
-                    && let Some(due) = self.drain_queued(&mut inner)
-                {
-                    return Some(Some(due));
+                if !inner.held {
+                    let before = inner.queued.len();
+                    let due = self.drain_queued(&mut inner);
+                    if due.is_some() || inner.queued.len() < before {
+                        return Some(due);
+                    }
                 }
             }
             woken.await;

@@ -140,6 +140,13 @@ impl Journal {
         })
     }
 
+    /// Appends on a task of its own, for whoever may be dropped while it waits: an abort drops a waterfall and with it a plugin in the
+    /// middle of an append. What is in the log has been shown to every observer and has settled.
+    pub(crate) async fn append_whole(self: &Arc<Self>, event: Event, depth: u32) -> Result<Arc<Entry>, RunError> {
+        let journal = self.clone();
+        whole(async move { journal.append_at(event, depth, true).await }).await
+    }
+
     fn next_entry(&self, event: Event) -> Result<Entry, RunError> {
         if self.dead.load(Ordering::Acquire) {
             return Err(RunError::Host(Failure::new(WRITE_FAILED, "the session takes no more entries since a write failed")));
@@ -272,10 +279,14 @@ impl Journal {
         }
     }
 
-    /// Lets go of the log: it can be opened by others, and takes no more entries.
+    /// Lets go of the log: it can be opened by others, and takes no more entries. A write that hangs is waited for no longer than a
+    /// flush; then the log is let go of when it returns.
     pub(crate) async fn close(&self) {
         self.dead.store(true, Ordering::Release);
-        *self.writer.lock().await = Box::new(Closed);
+        match tokio::time::timeout(self.deadlines.flush, self.writer.lock()).await {
+            Ok(mut writer) => *writer = Box::new(Closed),
+            Err(_) => tracing::error!("a write to the session `{}` hangs; it stays locked until the write returns", self.info.session),
+        }
     }
 
     /// Reads entries back.
@@ -286,6 +297,18 @@ impl Journal {
     /// A log for what happens at one place of the agent's life.
     pub(crate) fn place(self: &Arc<Self>, at: StepRef, call_id: Option<String>) -> Arc<Place> {
         Arc::new(Place { journal: self.clone(), at, call_id })
+    }
+}
+
+/// Runs `work` to its end, also when whoever waits for it is dropped.
+pub(crate) async fn whole<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime shuts down; nothing is polled again.
+            Err(_) => std::future::pending().await,
+        },
     }
 }
 
@@ -357,7 +380,7 @@ pub(crate) struct Place {
 #[async_trait]
 impl FailureReport for Place {
     async fn plugin_failed(&self, error: &PluginError) -> Result<(), RunError> {
-        self.journal.append(failed_event(self.at, self.call_id.clone(), error)).await.map(drop)
+        self.journal.append_whole(failed_event(self.at, self.call_id.clone(), error), 0).await.map(drop)
     }
 }
 
@@ -370,7 +393,7 @@ impl ToolLog for Place {
             ToolEvent::Decided(data) => Event::ApprovalDecided(data),
             ToolEvent::Changed(data) => Event::WaterfallChanged(data),
         };
-        self.journal.append(event).await.map(drop)
+        self.journal.append_whole(event, 0).await.map(drop)
     }
 
     fn remembers(&self, plugin: &PluginName, key: &str) -> bool {

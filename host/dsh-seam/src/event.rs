@@ -598,6 +598,9 @@ impl Event {
         match self {
             Event::PluginState { plugin, .. } => Some(plugin.as_str()),
             Event::PluginFailed(failed) => Some(failed.plugin.as_str()),
+            Event::PluginRefused(refused) => Some(refused.plugin.as_str()),
+            Event::Usage(usage) => usage.plugin.as_ref().map(PluginName::as_str),
+            Event::ContextMessage(UserMessage { source: Source::Plugin { plugin }, .. }) => Some(plugin.as_str()),
             Event::Foreign(event) => event.kind.strip_prefix("plugin/").and_then(|rest| rest.split('/').next()),
             _ => None,
         }

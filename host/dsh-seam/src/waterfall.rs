@@ -227,7 +227,7 @@ fn run_from<W: Waterfall>(chain: Arc<Chain<W>>, index: usize, value: W::Value) -
         }
         match answer {
             Ok(outcome) => {
-                let inner = place.last();
+                let inner = place.last().take().map(|last| last.outcome);
                 chain.changed(index, W::changed_outward(&place.given, inner.as_ref(), &outcome));
                 Ok(outcome)
             }
@@ -243,7 +243,7 @@ async fn recover<W: Waterfall>(chain: &Arc<Chain<W>>, index: usize, place: &Arc<
     }
     match chain.listeners[index].mode {
         FailureMode::Closed => Err(chain.fail(RunError::Plugin(error))),
-        FailureMode::Open => match place.last() {
+        FailureMode::Open => match place.stands() {
             Some(outcome) => Ok(outcome),
             None => run_from(chain.clone(), index + 1, W::restore(place.given.clone(), &place.checkpoint)).await,
         },
@@ -255,12 +255,28 @@ struct Place<W: Waterfall> {
     given: W::Value,
     checkpoint: W::Checkpoint,
     runs: AtomicU32,
-    last: Mutex<Option<(W::Outcome, Option<W::Checkpoint>)>>,
+    last: Mutex<Option<Last<W>>>,
+}
+
+/// What the rest answered one listener last.
+struct Last<W: Waterfall> {
+    outcome: W::Outcome,
+    /// What the first run was given.
+    first: W::Checkpoint,
+    /// What the last run left.
+    left: W::Checkpoint,
 }
 
 impl<W: Waterfall> Place<W> {
-    fn last(&self) -> Option<W::Outcome> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(outcome, _)| outcome.clone())
+    fn last(&self) -> MutexGuard<'_, Option<Last<W>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last outcome, with a shared value as the last run left it: what the listener changed after it goes with the listener.
+    fn stands(&self) -> Option<W::Outcome> {
+        let last = self.last().take()?;
+        W::restore(self.given.clone(), &last.left);
+        Some(last.outcome)
     }
 }
 
@@ -293,9 +309,10 @@ impl<W: Waterfall> Next<W> {
         self.chain.changed(self.index, what);
         let first = W::checkpoint(&value);
         let outcome = run_from(self.chain.clone(), self.index + 1, value).await?;
-        let mut last = self.place.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = last.take().and_then(|(_, first)| first).unwrap_or(first);
-        *last = Some((outcome.clone(), Some(first)));
+        let left = W::checkpoint(&self.place.given);
+        let mut last = self.place.last();
+        let first = last.take().map_or(first, |last| last.first);
+        *last = Some(Last { outcome: outcome.clone(), first, left });
         Ok(outcome)
     }
 
@@ -303,9 +320,8 @@ impl<W: Waterfall> Next<W> {
         if run == 0 {
             return value;
         }
-        let last = self.place.last.lock().unwrap_or_else(PoisonError::into_inner);
-        match last.as_ref().and_then(|(_, first)| first.as_ref()) {
-            Some(first) => W::restore(value, first),
+        match self.place.last().as_ref() {
+            Some(last) => W::restore(value, &last.first),
             None => value,
         }
     }
@@ -447,6 +463,54 @@ mod tests {
         let (outcome, _, reported) = run(&[(Does::Swallow(7), Open), (Does::FailAfter, Closed)]).await;
         assert_eq!(outcome, Err("plugin `p` failed in `agent/step-result`: after".into()));
         assert_eq!(reported, ["after"]);
+    }
+
+    /// A waterfall around one shared number.
+    struct SharedNumber;
+
+    impl Waterfall for SharedNumber {
+        const SEAM: Seam = Seam::Request;
+        type Context = ();
+        type Value = Arc<Mutex<i32>>;
+        type Outcome = ();
+        type Checkpoint = i32;
+
+        fn checkpoint(value: &Arc<Mutex<i32>>) -> i32 {
+            *value.lock().expect("no test panics while holding it")
+        }
+
+        fn restore(value: Arc<Mutex<i32>>, checkpoint: &i32) -> Arc<Mutex<i32>> {
+            *value.lock().expect("no test panics while holding it") = *checkpoint;
+            value
+        }
+    }
+
+    /// Adds 1 before and 100 after the rest, and then fails.
+    struct ChangesAndFails;
+
+    #[async_trait]
+    impl Listener<SharedNumber> for ChangesAndFails {
+        async fn handle(&self, _cx: &RunContext<SharedNumber>, value: Arc<Mutex<i32>>, next: Next<SharedNumber>) -> Result<(), PluginError> {
+            let add = |n| *value.lock().expect("no test panics while holding it") += n;
+            add(1);
+            next.run(value.clone()).await.map_err(|error| error_of(&error.to_string()))?;
+            add(100);
+            Err(error_of("after"))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_an_open_plugin_did_to_a_shared_value_after_the_rest_goes_with_it() {
+        let name = PluginName::new("p").expect("valid");
+        let listeners: Arc<[_]> = [Registered { plugin: name, mode: Open, listener: Arc::new(ChangesAndFails) as Arc<dyn Listener<SharedNumber>> }].into();
+        let cx = RunContext { at: StepRef::default(), cancel: CancellationToken::new(), about: () };
+        let innermost: Innermost<SharedNumber> = Arc::new(|value| {
+            *value.lock().expect("no test panics while holding it") += 10;
+            Box::pin(async { Ok(()) })
+        });
+        let value = Arc::new(Mutex::new(0));
+        let (outcome, _) = Chain::run(cx, listeners, Arc::new(Reported::default()), value.clone(), innermost).await;
+        assert_eq!((outcome, SharedNumber::checkpoint(&value)), (Ok(()), 11), "the rest's outcome stands");
     }
 
     #[tokio::test]

@@ -305,6 +305,102 @@ async fn observers_that_append_at_each_other_end_at_a_depth() {
     assert!(transcript.contains("turn/end completed"), "{transcript}");
 }
 
+/// An observer of `context/message` that answers each with context or, when it is `sending`, with a message.
+fn answers_context(name: &'static str, sending: bool) -> Arc<dyn dsh_seam::plugin::Plugin> {
+    plugin(name, Closed, move |context| {
+        let seen = move |_, _| {
+            let context = context.clone();
+            async move {
+                let _ = if sending { context.send(text("again")).await } else { context.inject(text("note")).await };
+                Ok(())
+            }
+            .boxed()
+        };
+        Attached { observer: Some(Arc::new(Watches { kinds: vec!["context/message".into()], seen: Box::new(seen) })), ..Attached::default() }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_that_answer_context_with_context_come_to_an_end() {
+    let inject = |agent: Arc<dsh_loop::LoopAgent>| async move { agent.inject(text("first"), Source::User).await.expect("taken") }.boxed();
+    let bench = Bench::new(vec![Answer::Text("a")]).with(answers_context("ping", false)).on("request/sent", inject);
+    let transcript = bench.run(&["go"]).await;
+    assert_eq!(transcript.matches("context/message note").count(), 1, "its own entry is not told to it: {transcript}");
+
+    let bench = Bench::new(vec![Answer::Text("a")]).with(answers_context("ping", false)).with(answers_context("pong", false)).on("request/sent", inject);
+    let transcript = bench.run(&["go"]).await;
+    assert_eq!(transcript.matches("context/message").count(), dsh_loop::MAX_MESSAGES, "two of them meet the bound");
+    assert!(transcript.contains("step/end\nturn/end completed"), "{transcript}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_in_the_middle_of_a_plugins_append_loses_nothing() {
+    struct Injects(Arc<dyn dsh_seam::plugin::PluginContext>);
+    #[async_trait::async_trait]
+    impl dsh_seam::waterfall::Listener<TurnContinuation> for Injects {
+        async fn handle(&self, _: &dsh_seam::waterfall::RunContext<TurnContinuation>, value: Decision, next: dsh_seam::waterfall::Next<TurnContinuation>) -> Result<Decision, dsh_seam::PluginError> {
+            self.0.inject(text("note")).await.expect("taken");
+            next.run(value).await.map_err(|_| broken(Seam::TurnContinuation))
+        }
+    }
+    let seen = Arc::new(AtomicU32::new(0));
+    let counted = seen.clone();
+    let injects = plugin("injects", Closed, |context| Attached { turn_continuation: Some(Arc::new(Injects(context))), ..Attached::default() });
+    // The abort comes while the first observer is told, so that the second is still owed.
+    let aborts = plugin("aborts", Closed, |context| {
+        let seen = move |_, _| {
+            let context = context.clone();
+            async move {
+                context.cancellation().cancel();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                Ok(())
+            }
+            .boxed()
+        };
+        Attached { observer: Some(Arc::new(Watches { kinds: vec!["context/message".into()], seen: Box::new(seen) })), ..Attached::default() }
+    });
+    let counts = plugin("counts", Closed, move |_| {
+        let counted = counted.clone();
+        let seen = move |_, _| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async { Ok(()) }.boxed()
+        };
+        Attached { observer: Some(Arc::new(Watches { kinds: vec!["context/message".into()], seen: Box::new(seen) })), ..Attached::default() }
+    });
+    let bench = Bench::new(vec![Answer::Text("a"), Answer::Text("b")]).with(injects).with(aborts).with(counts);
+    let agent = bench.held().await;
+    agent.release();
+    for _ in 0..2 {
+        agent.send(text("go"), Source::User).expect("room");
+        agent.idle().await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    agent.dispose("done").await;
+    assert_eq!(seen.load(Ordering::Relaxed), 2, "{}", bench.transcript());
+    assert_eq!(bench.transcript().matches("turn/end aborted").count(), 2, "{}", bench.transcript());
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_past_max_turns_are_dropped_while_idle_too() {
+    let mut bench = Bench::new(vec![Answer::Text("a")]).with(answers_context("sends", true));
+    bench.options.max_turns = 1;
+    let agent = bench.held().await;
+    agent.release();
+    for _ in 0..2 {
+        agent.inject(text("note"), Source::User).await.expect("taken");
+        agent.idle().await;
+    }
+    agent.dispose("done").await;
+    check(from(&bench.transcript(), "agent/status idle"), "
+        agent/status idle
+        context/message note
+        agent/queued again
+        agent/dropped 1
+        agent/error max-turns
+        agent/status disposed
+        agent/disposed 0");
+}
+
 #[tokio::test(start_paused = true)]
 async fn context_waits_for_the_end_of_the_step() {
     let bench = Bench::new(vec![Answer::Calls(&[("ok", "{}")]), Answer::Text("a")])
