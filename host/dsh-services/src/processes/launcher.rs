@@ -6,12 +6,11 @@ use std::io;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError, mpsc};
 
-use rustix::process::Signal;
 use tokio::process::Child;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::kill;
+use super::keeper;
 
 /// What starts programs; its thread begins with the first one.
 #[derive(Default)]
@@ -25,21 +24,25 @@ struct Request {
     answer: oneshot::Sender<io::Result<Started>>,
 }
 
-/// A program that runs. Dropping it kills it with all it started.
+/// A program that runs: the child is its keeper, which ends as the program does once nothing is left of it. Dropping it has the
+/// keeper kill all it keeps.
 pub(super) struct Started {
     pub(super) child: Child,
-    /// The id of the process and of its group; none when all of it is known to be over.
-    pub(super) root: Option<u32>,
+}
+
+impl Started {
+    /// Signals the keeper, unless it is over.
+    pub(super) fn signal(&self, signal: libc::c_int) {
+        // A child has its id until it is reaped.
+        if let Some(keeper) = self.child.id() {
+            keeper::signal(keeper, signal);
+        }
+    }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        match self.root {
-            Some(root) if self.child.id().is_some() => kill::kill_tree(root),
-            // The program itself has ended; its number may be another's by now, its group's cannot while the group has members.
-            Some(root) => kill::signal_group(root, Signal::KILL),
-            None => {}
-        }
+        self.signal(keeper::END);
     }
 }
 
@@ -68,10 +71,8 @@ impl Launcher {
 fn serve(requests: &mpsc::Receiver<Request>) {
     while let Ok(Request { program, runtime, answer }) = requests.recv() {
         let _entered = runtime.enter();
-        let started = tokio::process::Command::from(program).kill_on_drop(true).spawn().map(|child| {
-            let root = child.id();
-            Started { child, root }
-        });
+        // Killing the keeper would set free what it keeps, so it is told instead.
+        let started = tokio::process::Command::from(program).kill_on_drop(false).spawn().map(|child| Started { child });
         // When nobody waits any more, the answer comes back and is dropped, which kills it.
         let _ = answer.send(started);
     }

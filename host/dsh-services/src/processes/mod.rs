@@ -1,14 +1,14 @@
 //! The service `processes`: runs programs in the workspace, under a profile, with a bounded life.
 //!
-//! A program gets a session (and so a process group) of its own, an environment of its own, and no terminal. When its time is over,
-//! the call is cancelled or its future dropped, it is killed with all it started; when it ends by itself, what it left in its group
-//! is killed too, so that a call leaves nothing behind. What a profile asks for is held by the kernel: Landlock for the files,
-//! seccomp for the network (`sandbox`); what the kernel cannot hold is refused as `unenforceable`, never run without it.
+//! A program gets a session (and so a process group) of its own, an environment of its own, and no terminal. When it ends, its time is
+//! over, the call is cancelled or its future dropped, or the host is gone, all it started is killed, also what left its group and
+//! session (`keeper`), so that a call leaves nothing behind. What a profile asks for is held by the kernel: Landlock for the files,
+//! seccomp for the network and for the attributes of files (`sandbox`); what the kernel cannot hold is refused as `unenforceable`, never run without it.
 
 mod capture;
 mod environment;
 mod grants;
-mod kill;
+mod keeper;
 mod launcher;
 mod sandbox;
 mod supervise;
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use environment::{Inside, environment};
 use grants::Grant;
 use launcher::Launcher;
-use sandbox::{Sandbox, Support};
+use sandbox::{Refused, Sandbox, Support};
 use supervise::Limits;
 
 /// The longest life of a program, in milliseconds: the default of `tool-wall-ms`, so that a program never outlives its tool.
@@ -64,7 +64,7 @@ impl HostProcesses {
         let failed = |error| Failure::new("not-available", format!("no temporary folder could be made: {error}"));
         let temporary = tempfile::Builder::new().prefix("dsh-").tempdir().map_err(failed)?;
         let grants = grants::grants(root, profile, temporary.path())?;
-        let sandbox = Sandbox::new(&grants, profile.network == NetworkPolicy::Closed)?;
+        let sandbox = Sandbox::new(&grants, Refused::by(profile))?;
         Ok(Some(Held { sandbox, grants, temporary }))
     }
 

@@ -1,8 +1,10 @@
-//! Holds a program to a profile with what the kernel offers: Landlock for the files, seccomp for the network.
+//! Holds a program to a profile with what the kernel offers: Landlock for the files, seccomp for the network and for attributes.
 //!
 //! Everything is made ready before the program starts; between `fork` and `exec` only system calls are made. What is not held:
-//! Landlock has no right for the attributes of files (mode, owner, times), and a kernel before Landlock's version 9 does not look at
-//! sockets with a path, so that with an open network a program can reach a service of this machine that listens on one.
+//! Landlock has no right for the attributes of files (mode, owner, times, extended ones). A filter of system calls cannot look at
+//! paths, so it refuses to change any of them when a profile lets nothing be written, and none otherwise. And a kernel before
+//! Landlock's version 9 does not look at sockets with a path, so that with an open network a program can reach a service of this
+//! machine that listens on one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,9 +15,12 @@ use std::process::Command;
 use dsh_seam::Failure;
 use dsh_seam::tools::{NetworkPolicy, Profile};
 use landlock::{ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+};
 
 use super::grants::{Grant, Rights};
+use super::keeper;
 
 /// The first version of Landlock that can hold a file to "read only": before it, truncating needs no right.
 const NEEDED_LANDLOCK: i64 = 3;
@@ -67,6 +72,9 @@ impl Support {
             });
         }
         match profile.network {
+            NetworkPolicy::Open if Refused::by(profile).attributes && !self.seccomp => missing(
+                "this kernel has no seccomp filters, which are needed to keep a program from changing the attributes of files".into(),
+            ),
             NetworkPolicy::Open => Ok(()),
             NetworkPolicy::Closed if self.seccomp => Ok(()),
             NetworkPolicy::Closed => {
@@ -79,21 +87,39 @@ impl Support {
     }
 }
 
+/// What system calls are refused for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Refused {
+    network: bool,
+    attributes: bool,
+}
+
+impl Refused {
+    /// What a profile refuses as a whole.
+    pub(super) fn by(profile: &Profile) -> Self {
+        Self {
+            network: profile.network == NetworkPolicy::Closed,
+            attributes: profile.paths.iter().all(|grant| grant.access == dsh_seam::tools::Access::Read),
+        }
+    }
+}
+
 /// Ready to be applied to a program.
 pub(super) struct Sandbox {
     ruleset: OwnedFd,
-    network: Option<BpfProgram>,
+    filter: Option<BpfProgram>,
 }
 
 impl Sandbox {
-    /// One with these rights; `closed` closes the network.
-    pub(super) fn new(grants: &[Grant], closed: bool) -> Result<Self, Failure> {
+    /// One with these rights, without what is refused.
+    pub(super) fn new(grants: &[Grant], refused: Refused) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::new("unenforceable", format!("the sandbox could not be made: {error}"))
         };
         let ruleset = ruleset(grants).map_err(|error| failed(&error))?;
-        let network = closed.then(no_network).transpose().map_err(|error| failed(&error))?;
-        Ok(Self { ruleset: ruleset.ok_or_else(|| failed(&"the kernel has no Landlock"))?, network })
+        let any = refused.network || refused.attributes;
+        let filter = any.then(|| filter(refused)).transpose().map_err(|error| failed(&error))?;
+        Ok(Self { ruleset: ruleset.ok_or_else(|| failed(&"the kernel has no Landlock"))?, filter })
     }
 }
 
@@ -118,46 +144,72 @@ fn access(rights: Rights) -> BitFlags<AccessFs> {
     }
 }
 
-/// Refuses to make sockets. Not only those of the internet: a socket with a path leads to the services of this machine, some of which
-/// do anything for anybody. `socketpair`, which programs use among themselves, is another call and stays. `io_uring` could make
-/// sockets without the call, so it is refused too.
-fn no_network() -> Result<BpfProgram, seccompiler::BackendError> {
-    let calls = [libc::SYS_socket, libc::SYS_io_uring_setup];
+/// The calls that change attributes of files, but for `ioctl`. Those with a number are not yet known to `libc`: `setxattrat`,
+/// `removexattrat` and `file_setattr`, which have the same on all machines.
+const ATTRIBUTES: [i64; 15] = [
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    463,
+    466,
+    469,
+];
+/// Older forms of these, which newer machines do not have.
+#[cfg(target_arch = "x86_64")]
+const OLD_ATTRIBUTES: [i64; 6] =
+    [libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_ATTRIBUTES: [i64; 0] = [];
+/// What an `ioctl` changes attributes with: `FS_IOC_SETFLAGS`, `FS_IOC32_SETFLAGS`, `FS_IOC_FSSETXATTR` of `linux/fs.h`.
+const ATTRIBUTE_IOCTLS: [u64; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
+
+/// Refuses system calls.
+///
+/// For the network: to make sockets. Not only those of the internet: a socket with a path leads to the services of this machine, some
+/// of which do anything for anybody. `socketpair`, which programs use among themselves, is another call and stays. `io_uring` could do
+/// both without the calls, so it is refused too.
+fn filter(refused: Refused) -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut calls = vec![libc::SYS_io_uring_setup];
+    calls.extend(refused.network.then_some(libc::SYS_socket));
     let mut rules = BTreeMap::new();
-    for call in calls {
-        rules.insert(call, vec![]);
-        #[cfg(target_arch = "x86_64")]
-        rules.insert(call | X32, vec![]);
+    if refused.attributes {
+        calls.extend(ATTRIBUTES.into_iter().chain(OLD_ATTRIBUTES));
+        let request = |request| {
+            SeccompRule::new(vec![SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request)?])
+        };
+        add(&mut rules, libc::SYS_ioctl, &ATTRIBUTE_IOCTLS.map(request).into_iter().collect::<Result<Vec<_>, _>>()?);
     }
+    calls.into_iter().for_each(|call| add(&mut rules, call, &[]));
     let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?.try_into()
 }
 
-/// Makes the child leave our session, die with us and, with a `sandbox`, lose its rights, before the program begins.
+fn add(rules: &mut BTreeMap<i64, Vec<SeccompRule>>, call: i64, conditions: &[SeccompRule]) {
+    rules.insert(call, conditions.to_vec());
+    #[cfg(target_arch = "x86_64")]
+    rules.insert(call | X32, conditions.to_vec());
+}
+
+/// Puts a keeper between us and the program and, with a `sandbox`, takes the program's rights, before it begins.
 pub(super) fn apply_in_child(program: &mut Command, sandbox: Option<Sandbox>) {
     let host = std::process::id();
     let apply = move || {
-        own_session(host)?;
+        keeper::split(host)?;
         sandbox.as_ref().map_or(Ok(()), confine)
     };
     // SAFETY: between `fork` and `exec` only async-signal-safe functions may be called. `apply` makes system calls on values that
     // were made before; it allocates nothing and takes no lock.
     unsafe { program.pre_exec(apply) };
-}
-
-/// A session and so a group of its own, without a terminal; reaper of its orphans; killed when the host ends.
-fn own_session(host: u32) -> io::Result<()> {
-    // SAFETY: these calls take numbers only and change nothing but this process.
-    unsafe {
-        ok(libc::setsid().into())?;
-        // A host that would rather see a failed write than be killed ignores this one; its children must not.
-        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
-        ok(libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0).into())?;
-        ok(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0).into())?;
-        // The host may have ended before it was asked for.
-        if libc::getppid().unsigned_abs() != host { Err(io::Error::from_raw_os_error(libc::ESRCH)) } else { Ok(()) }
-    }
 }
 
 /// What `capset(2)` takes, in its third version.
@@ -214,7 +266,7 @@ fn confine(sandbox: &Sandbox) -> io::Result<()> {
         drop_capabilities().map_err(not_applied)?;
         ok(libc::syscall(libc::SYS_landlock_restrict_self, sandbox.ruleset.as_raw_fd(), 0)).map_err(not_applied)?;
     }
-    match &sandbox.network {
+    match &sandbox.filter {
         Some(filter) => seccompiler::apply_filter(filter).map_err(|_| io::Error::from_raw_os_error(NOT_APPLIED)),
         None => Ok(()),
     }
@@ -226,12 +278,15 @@ fn ok(result: libc::c_long) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use dsh_seam::tools::{Access, PathGrant};
+
+    use super::{NetworkPolicy, Profile, Support};
 
     #[test]
     fn what_the_kernel_lacks_is_said() {
-        let check = |landlock: i64, seccomp: bool, network: NetworkPolicy, expect: Option<&str>| {
-            let profile = Profile { network, ..Profile::unrestricted() };
+        let check_at = |access, landlock: i64, seccomp: bool, network: NetworkPolicy, expect: Option<&str>| {
+            let paths = vec![PathGrant { path: ".".into(), access }];
+            let profile = Profile { network, paths, ..Profile::unrestricted() };
             let held = Support { landlock, seccomp }.holds(&profile);
             match (held, expect) {
                 (Ok(()), None) => {}
@@ -241,11 +296,14 @@ mod tests {
                 (held, expect) => panic!("{held:?}, expected {expect:?}"),
             }
         };
+        let check = |landlock, seccomp, network, expect| check_at(Access::Write, landlock, seccomp, network, expect);
         check(7, true, NetworkPolicy::Closed, None);
         check(3, false, NetworkPolicy::Open, None);
         check(0, true, NetworkPolicy::Open, Some("no Landlock"));
         check(2, true, NetworkPolicy::Open, Some("version 2 of Landlock"));
         check(7, false, NetworkPolicy::Closed, Some("no seccomp"));
         check(7, true, NetworkPolicy::Hosts(vec!["example.com".into()]), Some("not to some hosts"));
+        check_at(Access::Read, 3, true, NetworkPolicy::Open, None);
+        check_at(Access::Read, 3, false, NetworkPolicy::Open, Some("attributes of files"));
     }
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use dsh_seam::Failure;
 use dsh_seam::tools::ProcessExit;
-use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::time::timeout;
@@ -12,13 +11,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::capture::Capture;
-use super::kill;
+use super::keeper;
 use super::launcher::Started;
 
 /// How long a program may take to end after SIGTERM: enough to remove a lock file, shorter than a guest's grace after an abort.
 const TERM_GRACE: Duration = Duration::from_millis(500);
-/// How long to wait for the end of the output once the program has ended: what it wrote is in the pipe by then; only a process that it
-/// left behind keeps the pipe open.
+/// How long a keeper may take to kill all it keeps: more than it ever tries.
+const END_GRACE: Duration = Duration::from_secs(5);
+/// How long to wait for the end of the output once all is over: what was written is in the pipe by then; only a process that could not
+/// be killed keeps the pipe open.
 const EOF_WAIT: Duration = Duration::from_millis(200);
 
 /// What a program may take.
@@ -63,15 +64,7 @@ pub(super) async fn run(
         out.ended().await;
         err.ended().await;
     };
-    let at_end = timeout(EOF_WAIT, both(&mut stdout, &mut stderr)).await.is_ok();
-    // What the program left in its group does not outlive the call.
-    if let Some(root) = started.root.take() {
-        kill::signal_group(root, Signal::KILL);
-    }
-    if !at_end {
-        // One that left the group too may still hold the pipe: what was read until now is what there is.
-        let _ = timeout(EOF_WAIT, both(&mut stdout, &mut stderr)).await;
-    }
+    let _ = timeout(EOF_WAIT, both(&mut stdout, &mut stderr)).await;
     let ((stdout, cut_out), (stderr, cut_err)) = (stdout.take(), stderr.take());
     Ok(ProcessExit {
         code: status.code(),
@@ -89,17 +82,14 @@ async fn feed(stdin: Option<ChildStdin>, bytes: Option<Vec<u8>>) {
     }
 }
 
-/// Asks the group to end, and then ends all of it.
+/// Asks the program to end, and then ends it and all it started.
 async fn terminate(started: &mut Started) {
-    let Some(root) = started.root else { return };
-    let known = kill::below(root);
-    kill::signal_group(root, Signal::TERM);
+    started.signal(keeper::ASK);
     if timeout(TERM_GRACE, started.child.wait()).await.is_err() {
-        kill::kill_tree(root);
+        started.signal(keeper::END);
+        if timeout(END_GRACE, started.child.wait()).await.is_err() {
+            // A keeper that does not answer is of no use any more.
+            let _ = started.child.start_kill();
+        }
     }
-    // When the program ended in its grace, those that had left its group are no longer below it.
-    kill::signal_group(root, Signal::KILL);
-    kill::kill_same(&known);
-    let _ = started.child.wait().await;
-    started.root = None;
 }

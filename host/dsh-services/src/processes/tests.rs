@@ -193,7 +193,7 @@ async fn a_timeout_ends_all_that_was_started() {
         let exit = place.run(command, &Profile::unrestricted()).await.unwrap();
         assert_eq!((exit.code, exit.stdout.as_slice(), exit.timed_out), (None, b"up\n".as_slice(), true));
         assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
-        all_gone(&seconds.to_string()).await;
+        assert_eq!(running(&seconds.to_string()), 0);
     }
     let short = Profile { timeout_ms: Some(50), ..Profile::unrestricted() };
     assert!(place.run(bash("sleep 31003"), &short).await.unwrap().timed_out);
@@ -231,9 +231,21 @@ async fn what_a_program_leaves_behind_does_not_hold_the_call() {
     let begin = Instant::now();
     let all = Profile::unrestricted();
     assert_eq!(place.told("sleep 33001 & sleep 33001 >/dev/null 2>&1 & echo done", &all).await, "done\n");
-    all_gone("33001").await;
-    // One that has left the group keeps the pipe, and is let go.
-    assert_eq!(place.told("setsid sleep 3 & echo done", &all).await, "done\n");
+    assert_eq!(running("33001"), 0);
+    for leave in [
+        "setsid sleep 33002 &",
+        "setsid sleep 33002 >/dev/null 2>&1 & disown",
+        "(setsid bash -c '(setsid sleep 33002 &) ; trap \"\" TERM HUP; sleep 33002' &)",
+        "setsid env -i sleep 33002 </dev/null >/dev/null 2>&1 & kill -STOP $!",
+        "kill -9 $$ & setsid sleep 33002",
+    ] {
+        let told = place.told(&format!("{leave}\necho done"), &all).await;
+        assert!(told == "done\n" || leave.starts_with("kill"), "{leave}: {told}");
+        // Not soon: when the call is over.
+        assert_eq!(running("33002"), 0, "{leave}");
+    }
+    // The other end of a pipe that nobody waits for says its last words.
+    assert_eq!(place.told("echo done > >(sleep 0.05; cat)", &all).await, "done\n");
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
 }
 
@@ -280,6 +292,54 @@ async fn files_are_held_to_the_profile() {
 }
 
 #[tokio::test]
+async fn a_program_that_may_write_nothing_changes_no_attributes() {
+    let place = place();
+    if !confines(&place) {
+        return;
+    }
+    let outside = tempfile::tempdir().unwrap();
+    let file = outside.path().join("file");
+    fs::write(&file, "outside").unwrap();
+    let read = profile(&[(".", Access::Read)], &[], NetworkPolicy::Open);
+    let some = profile(&[(".", Access::Read), ("out", Access::Write)], &[], NetworkPolicy::Open);
+    let state = |path: &Path| {
+        use std::os::unix::fs::MetadataExt;
+        let data = fs::metadata(path).unwrap();
+        (data.mode(), data.uid(), data.gid(), data.mtime(), data.mtime_nsec())
+    };
+    let paths = [place.dir.path().join("docs/file"), file];
+    let before = paths.each_ref().map(|path| state(path));
+    let name = paths[1].display();
+    for path in ["docs/file", &name.to_string()] {
+        for script in [
+            "chmod 777",
+            "chown $UID",
+            "touch -d 2001-01-01",
+            "touch",
+            "python3 -c 'import os, sys; os.setxattr(sys.argv[1], \"user.x\", b\"1\")'",
+            "python3 -c 'import fcntl, sys; f = open(sys.argv[1]); fcntl.ioctl(f, 0x40086602, b\"\\0\" * 8)'",
+            "python3 -c 'import os, sys; os.fchmod(os.open(sys.argv[1], 0), 0o777)'",
+        ] {
+            let told = place.told(&format!("{script} {path}"), &read).await;
+            assert!(
+                told.contains("not permitted") || told.contains("Permission denied") || told.contains("python3: "),
+                "{script} {path}: {told}"
+            );
+        }
+    }
+    assert_eq!(paths.each_ref().map(|path| state(path)), before);
+    // What a program does every day needs none of them.
+    for script in [
+        "echo x > $TMPDIR/a && cp $TMPDIR/a $TMPDIR/b && mkdir $TMPDIR/d && mv $TMPDIR/b $TMPDIR/d && cat $TMPDIR/d/b",
+        "echo x | (cat)",
+        "f=$(mktemp); echo x > $f; sed -i s/y/z/ $f; cat $f",
+    ] {
+        assert_eq!(place.told(script, &read).await, "x\n", "{script}");
+    }
+    assert_eq!(place.told("chmod 600 out/file && touch out/file && echo fine", &some).await, "fine\n");
+}
+
+#[tokio::test]
 async fn the_temporary_folder_goes_with_the_call() {
     let place = place();
     if !confines(&place) {
@@ -321,7 +381,7 @@ async fn the_network_is_held_to_the_profile() {
 #[ignore = "runs until it is killed, which the next test does"]
 async fn inside_of_a_killed_host() {
     if std::env::var_os("DSH_TEST_KILLED_HOST").is_some() {
-        let _ = place().run(bash("exec sleep 34001"), &Profile::unrestricted()).await;
+        let _ = place().run(bash("setsid sleep 34001 & sleep 34001"), &Profile::unrestricted()).await;
     }
 }
 
@@ -330,7 +390,7 @@ async fn a_killed_host_takes_its_program_with_it() {
     let mut host = Command::new(std::env::current_exe().unwrap());
     host.args(["--exact", "processes::tests::inside_of_a_killed_host", "--ignored", "--test-threads", "1"]);
     let mut host = host.env("DSH_TEST_KILLED_HOST", "1").stdout(Stdio::null()).spawn().unwrap();
-    while running("34001") == 0 {
+    while running("34001") < 2 {
         assert_eq!(host.try_wait().unwrap(), None);
         tokio::task::yield_now().await;
     }
