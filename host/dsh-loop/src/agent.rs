@@ -13,7 +13,7 @@ use dsh_seam::services::{Registration, Services};
 use dsh_seam::session::{NewSession, OpenSession, RegisteredSections};
 use dsh_seam::tools::{Dispatch, RegisteredGuard, ToolDefinition, ToolLog, ToolSetup};
 use dsh_seam::waterfall::{Listener, Registered, Waterfall};
-use tokio::sync::watch;
+use tokio::sync::{RwLock, watch};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -101,6 +101,7 @@ impl AgentLoop {
             contexts: Contexts::default(),
             schemas: Mutex::default(),
             life: CancellationToken::new(),
+            outside: RwLock::default(),
         });
         let weak = Arc::downgrade(&core);
         core.journal.when_dead(move || {
@@ -201,6 +202,10 @@ async fn finish(core: &Core, ended: Option<Result<(), JoinError>>, driver: JoinH
         }
     }
     core.dispose("the driver ended");
+    // Calls outside of any turn were cancelled with the agent; their results are logged while the log is open.
+    if tokio::time::timeout(core.options.deadlines.dispose, core.outside.write()).await.is_err() {
+        tracing::error!("a tool call did not end within {} ms and is left alone", core.options.deadlines.dispose.as_millis());
+    }
     core.journal.settle_pending().await;
     core.flush_turn().await;
     for lifecycle in &core.seams().lifecycles {

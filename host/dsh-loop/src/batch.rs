@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
 use crate::inbox::TurnToken;
+use crate::journal::TOO_LARGE;
 use crate::stop::Stop;
 
 /// Calls of a run that are started together: enough to hide latency, few enough for a small machine.
@@ -34,11 +35,14 @@ impl Core {
         stop.map_or(Ok(()), Err)
     }
 
-    /// All `tool/call`s, then the tools together, then all `tool/result`s.
+    /// All `tool/call`s, then the tools together, then all `tool/result`s. What an abort finds without its `tool/call` is not started.
     async fn run_together(&self, at: StepRef, run: &[ToolCall], cancel: &CancellationToken) -> Result<Option<Stop>, RunError> {
-        for call in run {
-            self.log_call(at, call).await?;
+        let mut started = 0;
+        while started < run.len() && (started == 0 || !cancel.is_cancelled()) {
+            self.log_call(at, &run[started]).await?;
+            started += 1;
         }
+        let (run, not_started) = run.split_at(started);
         let tools = &self.seams().tools;
         let dispatches = match run {
             [call] => vec![tools.dispatch(at, call.clone(), cancel).await],
@@ -49,6 +53,7 @@ impl Core {
             self.log_result(at, call, outcome).await?;
             stop = stop.or(fatal.map(Stop::from));
         }
+        self.answer_for(at, not_started, &Stop::Cancelled).await?;
         Ok(stop)
     }
 
@@ -68,6 +73,7 @@ impl Core {
     /// One call outside of any turn: the command `tool call`.
     pub(crate) async fn call_outside(&self, call: ToolCall, cancel: &CancellationToken) -> Result<Dispatch, RunError> {
         let at = StepRef::default();
+        let _under_way = self.outside.read().await;
         self.log_call(at, &call).await?;
         let dispatch = self.seams().tools.dispatch(at, call.clone(), cancel).await;
         self.log_result(at, &call, dispatch.outcome.clone()).await?;
@@ -81,8 +87,18 @@ impl Core {
 
     async fn log_result(&self, at: StepRef, call: &ToolCall, outcome: Outcome) -> Result<(), RunError> {
         let Outcome { content, is_error, code, plugin } = outcome;
-        let event = ToolResultEvent { turn: at.turn, step: at.step, call_id: call.id.clone(), content, is_error, code, plugin };
-        self.journal.append(Event::ToolResult(event)).await.map(drop)
+        let result = |content, is_error, code, plugin| {
+            let event = ToolResultEvent { turn: at.turn, step: at.step, call_id: call.id.clone(), content, is_error, code, plugin };
+            self.journal.append(Event::ToolResult(event))
+        };
+        match result(content, is_error, code, plugin.clone()).await {
+            // A call without a result would spoil the session.
+            Err(RunError::Host(failure)) if failure.code == TOO_LARGE => {
+                let Outcome { content, is_error, code, .. } = Outcome::error("tool-failed", format!("Its result is lost: {}", failure.message));
+                result(content, is_error, code, plugin).await.map(drop)
+            }
+            logged => logged.map(drop),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use dsh_seam::message::ToolSchema;
 use dsh_seam::tools::{AgentTools, Approvals, ToolDefinition};
 use dsh_seam::waterfall::{Change, Registered, RunError};
 use dsh_seam::waterfalls::{Request, RequestError, StepResult, TurnContinuation};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, RwLock};
 use tokio_util::sync::CancellationToken;
 
 use crate::inbox::{Inbox, MAX_BYTES, MAX_MESSAGES, Queued, TurnToken};
@@ -34,6 +34,8 @@ pub(crate) struct Core {
     pub(crate) schemas: Mutex<Option<(Arc<[ToolDefinition]>, Arc<[ToolSchema]>)>>,
     /// Cancelled when the agent is disposed.
     pub(crate) life: CancellationToken,
+    /// Read by each call outside of any turn while it runs; written by whoever waits for their end.
+    pub(crate) outside: RwLock<()>,
 }
 
 /// The plugins' parts in one agent's life, in plugin order.

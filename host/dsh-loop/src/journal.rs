@@ -28,6 +28,8 @@ pub(crate) const MAX_DEPTH: u32 = 8;
 const MAX_OBSERVER_FAILURES: u32 = 3;
 /// The code of the failure after which a session takes no more.
 pub(crate) const WRITE_FAILED: &str = "session-write-failed";
+/// The code of the failure with which an entry is refused that is too large.
+pub(crate) const TOO_LARGE: &str = "limit";
 
 /// The log of one agent.
 pub(crate) struct Journal {
@@ -38,10 +40,22 @@ pub(crate) struct Journal {
     clock: Arc<dyn Clock>,
     events: Arc<dyn EventSink>,
     observers: OnceLock<Vec<Watcher>>,
-    unsettled: Mutex<Vec<Emitted>>,
+    unsettled: Mutex<Vec<Arc<Unsettled>>>,
     on_dead: OnceLock<Box<dyn Fn() + Send + Sync>>,
     durability: Durability,
     deadlines: Deadlines,
+}
+
+/// An event that was emitted where nothing could be awaited. Whoever comes first settles it, and the others wait for that.
+struct Unsettled {
+    emitted: Emitted,
+    done: tokio::sync::OnceCell<()>,
+}
+
+impl Unsettled {
+    async fn settle(&self, events: &dyn EventSink) {
+        self.done.get_or_init(|| events.settled(&self.emitted)).await;
+    }
 }
 
 /// One plugin's observer and how it fares.
@@ -108,7 +122,8 @@ impl Journal {
         self.append_at(event, 0, true).await
     }
 
-    /// Appends; `depth` is that of the notification it happens in, plus one. `twin` is false for a repair.
+    /// Appends; `depth` is that of the notification it happens in, plus one. `twin` is false for a repair. An entry that is too large is
+    /// refused with [`TOO_LARGE`]; any other failed write is final for the session.
     pub(crate) fn append_at(&self, event: Event, depth: u32, twin: bool) -> BoxFuture<'_, Result<Arc<Entry>, RunError>> {
         Box::pin(async move {
             if depth >= MAX_DEPTH {
@@ -117,8 +132,12 @@ impl Journal {
             let entry = {
                 let mut writer = self.writer.lock().await;
                 let entry = Arc::new(self.next_entry(event)?);
-                if let Err(error) = writer.append(&entry) {
-                    return Err(self.die(&error));
+                match writer.append(&entry) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
+                        return Err(RunError::Host(Failure::new(TOO_LARGE, format!("`{}` was not logged: {error}", entry.event.kind()))));
+                    }
+                    Err(error) => return Err(self.die(&error)),
                 }
                 let mut state = self.state();
                 state.apply(&entry.event);
@@ -191,9 +210,23 @@ impl Journal {
 
     /// Emits a live event from where nothing can be awaited; it settles before the driver does anything else.
     pub(crate) fn live_later(&self, event: LiveEvent) {
-        let emitted = self.emitted(event);
-        self.events.emit(&emitted);
-        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).push(emitted);
+        self.emit_unsettled(event);
+    }
+
+    fn emit_unsettled(&self, event: LiveEvent) -> Arc<Unsettled> {
+        let unsettled = Arc::new(Unsettled { emitted: self.emitted(event), done: tokio::sync::OnceCell::new() });
+        self.events.emit(&unsettled.emitted);
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).push(unsettled.clone());
+        unsettled
+    }
+
+    /// The same while the driver waits for a tool: it settles at once, so that a command for it reaches the tool that runs.
+    fn live_meanwhile(&self, event: LiveEvent) {
+        let unsettled = self.emit_unsettled(event);
+        let events = self.events.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { unsettled.settle(events.as_ref()).await });
+        }
     }
 
     /// Waits until every event emitted by [`Journal::live_later`] has settled.
@@ -203,8 +236,8 @@ impl Journal {
             if pending.is_empty() {
                 return;
             }
-            for emitted in &pending {
-                self.events.settled(emitted).await;
+            for unsettled in &pending {
+                unsettled.settle(self.events.as_ref()).await;
             }
         }
     }
@@ -402,7 +435,7 @@ impl ToolLog for Place {
 
     fn progress(&self, at: StepRef, call_id: &str, plugin: &PluginName, text: &str, fraction: Option<f32>) {
         let event = ToolProgress { turn: at.turn, step: at.step, call_id: call_id.to_owned(), plugin: plugin.clone(), text: text.to_owned(), fraction };
-        self.journal.live_later(LiveEvent::ToolProgress(event));
+        self.journal.live_meanwhile(LiveEvent::ToolProgress(event));
     }
 
     async fn before_tool(&self, read_only: bool) -> Result<(), RunError> {

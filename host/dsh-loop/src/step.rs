@@ -55,8 +55,14 @@ impl Core {
         if let Err(Stop::Dead) = done {
             return done;
         }
-        if let Err(stop) = &done {
-            self.settle_broken_step(at, stop, spent).await?;
+        if let Err(stop) = &done
+            && let Err(unlogged) = self.settle_broken_step(at, stop, spent).await
+        {
+            // What is too large for the log is left out; the step is closed all the same.
+            match Stop::from(unlogged) {
+                Stop::Dead => return Err(Stop::Dead),
+                Stop::Cancelled | Stop::Fail(_) => {}
+            }
         }
         if let Ok(done) = &mut done
             && !last

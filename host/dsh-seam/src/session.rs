@@ -116,6 +116,7 @@ pub struct OpenSession {
 #[async_trait]
 pub trait SessionWriter: Send {
     /// Writes one entry as a line; when it returns, the operating system has it. A failed write cuts a torn line of its own back.
+    /// [`io::ErrorKind::InvalidInput`] refuses an entry that is too large, which is no failed write: nothing was written and more can be.
     fn append(&mut self, entry: &Entry) -> io::Result<()>;
     /// Makes all that was written durable (`fdatasync`).
     async fn flush(&mut self) -> io::Result<()>;

@@ -14,7 +14,7 @@ use dsh_seam::failure::{FailureMode, Seam};
 use dsh_seam::ids::AgentId;
 use dsh_seam::plugin::Attached;
 use dsh_seam::waterfalls::{Decision, Recovery, RequestError, TurnContinuation};
-use dsh_seam::message::{Chunk, FinishReason};
+use dsh_seam::message::{Chunk, ContentBlock, FinishReason};
 use futures::FutureExt;
 
 use FailureMode::{Closed, Open};
@@ -448,6 +448,21 @@ async fn dispose_closes_what_is_open_and_counts_what_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn dispose_awaits_a_call_outside_of_any_turn() {
+    let bench = Bench::new(vec![]).on("tool/call", |agent| async move { agent.start_dispose("stop") }.boxed());
+    let agent = bench.held().await;
+    let called = agent.call_tool("wait", "{}").await.expect("its result is logged");
+    assert_eq!(called.outcome.code.as_deref(), Some("aborted"));
+    agent.dispose("done").await;
+    check(&bench.transcript(), "
+        agent/created
+        tool/call call_0_0_1
+        agent/status disposed
+        tool/result call_0_0_1 aborted
+        agent/disposed 0");
+}
+
+#[tokio::test(start_paused = true)]
 async fn dispose_while_idle_opens_no_turn() {
     let bench = Bench::new(vec![]);
     let agent = bench.held().await;
@@ -489,6 +504,38 @@ async fn a_failed_write_is_final() {
             agent/status disposed
             agent/disposed {dropped}"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_large_for_the_log_ends_its_turn_and_not_the_session() {
+    let huge = ContentBlock::text("x".repeat(dsh_services::session::MAX_LINE_BYTES));
+    let bench = Bench::new(vec![Answer::Raw(vec![Chunk::BlockEnd { index: 0, block: huge }]), Answer::Text("a")]);
+    let agent = bench.held().await;
+    agent.release();
+    for _ in 0..2 {
+        agent.send(text("go"), Source::User).expect("room");
+        agent.idle().await;
+    }
+    agent.dispose("done").await;
+    check(from(&bench.transcript(), "step/end"), "
+        step/end
+        error limit
+        agent/error limit
+        turn/end error limit
+        agent/status idle
+        agent/queued go
+        agent/status running
+        user/message go
+        turn/start
+        step/start
+        request/sent
+        assistant/message a
+        usage 1
+        step/end
+        turn/end completed
+        agent/status idle
+        agent/status disposed
+        agent/disposed 0");
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,16 +14,16 @@ use super::buffer::{LineBuffer, LineIndex};
 /// The longest line of a log, in bytes: no event is larger, and a reader may rely on it.
 pub const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
 
-/// The line of `entry`, with its newline; `seq` is the number it must have.
+/// The line of `entry`, with its newline; `seq` is the number it must have. [`io::ErrorKind::InvalidInput`]: it is too long.
 pub(super) fn line_of(entry: &Entry, seq: u64) -> io::Result<Vec<u8>> {
-    let invalid = |problem: String| io::Error::new(io::ErrorKind::InvalidInput, problem);
     if entry.seq != seq {
-        return Err(invalid(format!("entry {} cannot be appended where {seq} is next", entry.seq)));
+        return Err(io::Error::other(format!("entry {} cannot be appended where {seq} is next", entry.seq)));
     }
     let mut line = serde_json::to_vec(entry)?;
     line.push(b'\n');
     if line.len() > MAX_LINE_BYTES {
-        return Err(invalid(format!("an event of {} bytes is over the limit of {MAX_LINE_BYTES}", line.len())));
+        let problem = format!("an event of {} bytes is over the limit of {MAX_LINE_BYTES}", line.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
     }
     Ok(line)
 }

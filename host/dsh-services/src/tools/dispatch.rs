@@ -265,7 +265,7 @@ impl Trip {
 
     /// The waterfall returned well: who answered is written down, and so is who changed what.
     async fn arrive(&self, outcome: &Outcome, changes: Vec<Change>) -> Dispatch {
-        let outcome = with_code(self.attributed(outcome.clone(), &changes));
+        let outcome = run::bounded(with_code(self.attributed(outcome.clone(), &changes)));
         for Change { plugin, what } in changes {
             let changed = WaterfallChanged {
                 turn: self.at.turn,

@@ -12,6 +12,9 @@ use super::texts;
 /// How long a tool may go on after an abort before it is dropped. Guests are stopped by the engine long before.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// The most that one result may hold, in bytes: written as JSON, a byte may become six, and a line of the log holds 32 MiB.
+const MAX_RESULT_BYTES: usize = 5 * 1024 * 1024;
+
 /// How a tool came to its end.
 pub(super) enum Ran {
     /// It answered.
@@ -58,10 +61,15 @@ pub(super) fn outcome(ran: Ran, cx: &ToolContext, name: &str) -> Outcome {
         Ran::TimedOut => return texts::timed_out(name, cx.profile.timeout_ms.unwrap_or_default()),
         Ran::Aborted => return texts::aborted_running(name),
     };
-    match cx.profile.max_output_bytes {
+    bounded(match cx.profile.max_output_bytes {
         Some(max) => cut(outcome, max as usize),
         None => outcome,
-    }
+    })
+}
+
+/// An outcome that the log can hold, whoever made it.
+pub(super) fn bounded(outcome: Outcome) -> Outcome {
+    cut(outcome, MAX_RESULT_BYTES)
 }
 
 /// Cuts an outcome to `max` bytes and says so.
@@ -130,5 +138,12 @@ mod tests {
         check(&["abcd", "ef"], 3, &["abc", "[output cut: 3 of 6 bytes are shown, the limit is 3]"]);
         check(&["äö"], 3, &["ä", "[output cut: 2 of 4 bytes are shown, the limit is 3]"]);
         check(&["abc"], 0, &["[output cut: 0 of 3 bytes are shown, the limit is 0]"]);
+    }
+
+    #[test]
+    fn the_worst_result_fits_a_line_of_the_log() {
+        let bounded = bounded(Outcome::text("\u{1}".repeat(2 * MAX_RESULT_BYTES)));
+        let line = serde_json::to_string(&bounded.content).expect("serializes");
+        assert!(line.len() < crate::session::MAX_LINE_BYTES, "{}", line.len());
     }
 }
