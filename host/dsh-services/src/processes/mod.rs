@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dsh_seam::Failure;
-use dsh_seam::tools::{NetworkPolicy, ProcessCommand, ProcessExit, Processes, Profile, normalize_path};
+use dsh_seam::tools::{ProcessCommand, ProcessExit, Processes, Profile, normalize_path};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::time::Instant;
 
-use dsh_seam::tools::{Access, PathGrant};
+use dsh_seam::tools::{Access, NetworkPolicy, PathGrant};
 
 use super::*;
 
