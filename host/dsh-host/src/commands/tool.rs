@@ -8,7 +8,6 @@ use dsh_seam::plugin::Plugin as _;
 use dsh_seam::tools::{Dispatch, Outcome};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::{columns, print, print_json};
 use crate::args::{Options, Output};
@@ -18,6 +17,7 @@ use crate::output::Sink;
 use crate::output::chat::tame;
 use crate::output::pump::Pump;
 use crate::resolve::{self, Plan};
+use crate::run::signals::{self, Signals};
 use crate::run::watch::Watch;
 use crate::{approve, compose, diagnostics, names};
 
@@ -120,9 +120,7 @@ async fn interruptible<T>(
     agent: &AgentOwner,
     call: impl Future<Output = Result<T, dsh_seam::Failure>>,
 ) -> Result<T, Stop> {
-    let handler = |kind| signal(kind).map_err(|error| Stop::new(Code::Internal, error.to_string()));
-    let (mut interrupt, mut terminate) = (handler(SignalKind::interrupt())?, handler(SignalKind::terminate())?);
-    let mut hang_up = handler(SignalKind::hangup())?;
+    let mut signals = Signals::listen().map_err(|error| Stop::new(Code::Internal, error.to_string()))?;
     tokio::pin!(call);
     let mut asked = false;
     loop {
@@ -132,12 +130,10 @@ async fn interruptible<T>(
                 true => Stop::new(Code::Interrupted, "the call was interrupted"),
                 false => Stop::new(exit::failure_code(&failure.code), failure.message),
             }),
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hang_up.recv() => {}
+            _ = signals.next() => {}
         }
         if std::mem::replace(&mut asked, true) {
-            std::process::exit(Code::Interrupted.number().into());
+            signals::exit_now();
         }
         agent.start_dispose("interrupted");
     }

@@ -2,7 +2,7 @@
 
 mod chat;
 mod headless;
-mod signals;
+pub mod signals;
 pub mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -39,6 +39,8 @@ impl Signals {
     /// # Errors
     /// When the system does not let a handler in.
     pub fn listen() -> std::io::Result<Self> {
+        // A limit on the size of files is to be a write that fails, not the end; the handler stays for the process's whole life.
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
