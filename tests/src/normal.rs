@@ -30,6 +30,7 @@ impl Normal {
             (r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?", "TIME"),
             (r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b", "ULID"),
             (r"\b[0-9a-f]{64}\b", "HASH"),
+            (r"thread '[^']*' \(\d+\) panicked at \S+:\d+:\d+", "thread panicked at PLACE"),
             (r"\(\d+ ms of it waiting", "(N ms of it waiting"),
         ];
         let patterns = built_in.iter().map(|(pattern, with)| ((*pattern).to_owned(), (*with).to_owned())).chain(more.iter().cloned());

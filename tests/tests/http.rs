@@ -12,6 +12,14 @@ use serde_json::json;
 
 const KEY: &str = "test-key-5f3a9c71d2e8";
 
+/// What the system says of a broken connection depends on who notices first.
+const BROKEN: &str = r#"(the connection broke|the request could not be sent): [^"\n]*"#;
+
+/// What differs from run to run.
+fn replace() -> Vec<(String, String)> {
+    vec![(r"127\.0\.0\.1:\d+".to_owned(), "SERVER".to_owned()), (BROKEN.to_owned(), "BROKEN CONNECTION".to_owned())]
+}
+
 /// Runs a case against a server with these replies; answers what the server was asked.
 fn check(name: &str, replies: Vec<Reply>, exit: i32, more: &[&str]) -> Vec<Received> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
@@ -24,7 +32,7 @@ fn check(name: &str, replies: Vec<Reply>, exit: i32, more: &[&str]) -> Vec<Recei
         env: BTreeMap::from([("DSH_API_KEY".to_owned(), KEY.to_owned())]),
         ..Invocation::default()
     };
-    let case = Case { about: name.to_owned(), first, replace: vec![(r"127\.0\.0\.1:\d+".to_owned(), "SERVER".to_owned())], ..Case::default() };
+    let case = Case { about: name.to_owned(), first, replace: replace(), ..Case::default() };
     let expectations = dsh_tests::root().join("tests/tests/http");
     let outcome = harness::run(&case, &expectations, &expectations.join(format!("{name}.txt")), harness::update());
     if let Err(problems) = outcome {
@@ -145,10 +153,13 @@ fn context_window() {
     check("context_window", vec![Reply::status(400, body)], 3, &PLAIN);
 }
 
+/// The guest `editor` retries here; that the host adds `retry` by itself is that plugin's test.
 #[test]
 fn retried() {
     let retry_after = Reply::status(429, "{\"error\":{\"message\":\"slow down\"}}").header("retry-after", "1");
-    let received = check("retried", vec![Reply::status(503, "{}"), retry_after, Reply::text("at last")], 0, &["hello"]);
+    let retry = ["--plugin", "{guests}/editor.wasm", "--plugin-config", "editor={\"retry-after-ms\":1,\"retries\":3}"];
+    let more: Vec<&str> = retry.into_iter().chain(PLAIN).collect();
+    let received = check("retried", vec![Reply::status(503, "{}"), retry_after, Reply::text("at last")], 0, &more);
     assert_eq!(received.len(), 3);
 }
 
@@ -172,7 +183,7 @@ fn stalled() {
     let config = format!("[providers.local]\nkind = \"compatible\"\nbase-url = \"{}\"\nidle-timeout-ms = 300\n", server.base_url());
     let args = ["--output", "jsonl", "--config", "host.toml", "--model", "local/test-model", "--no-default-plugins", "hello"];
     let first = Invocation { args: args.map(str::to_owned).into(), exit: 3, ..Invocation::default() };
-    let case = Case { about: "a stream that stalls".into(), first, files: BTreeMap::from([("host.toml".into(), config)]), replace: vec![(r"127\.0\.0\.1:\d+".into(), "SERVER".into())], ..Case::default() };
+    let case = Case { about: "a stream that stalls".into(), first, files: BTreeMap::from([("host.toml".into(), config)]), replace: replace(), ..Case::default() };
     let expectations = dsh_tests::root().join("tests/tests/http");
     if let Err(problems) = harness::run(&case, &expectations, &expectations.join("stalled.txt"), harness::update()) {
         panic!("{problems}");

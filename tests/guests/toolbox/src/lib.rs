@@ -102,6 +102,7 @@ fn fail(args: Fail) -> Result<Outcome, Failure> {
 }
 
 fn wait(args: &Time, call: &Call) -> Result<Outcome, Failure> {
+    call.progress("waiting", None);
     let step = Duration::from_millis(5);
     let mut left = Duration::from_millis(u64::from(args.ms));
     while !left.is_zero() {
