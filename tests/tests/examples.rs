@@ -56,7 +56,7 @@ fn play(sandbox: &Sandbox, commands: &str) -> Result<String, String> {
             session.push('\n');
         }
         if outcome.exit != 0 {
-            session += &format!("[exit {}] {}", outcome.exit, outcome.stderr.trim_end());
+            session += format!("[exit {}] {}", outcome.exit, outcome.stderr).trim_end();
             session.push('\n');
         }
     }
@@ -97,7 +97,7 @@ fn every_example_prints_what_it_promises() {
 fn another_output_is_noticed() {
     let example = tempfile::tempdir().expect("a folder");
     std::fs::write(example.path().join(COMMANDS), "echo one; exit 3\n").expect("written");
-    std::fs::write(example.path().join(EXPECT), "$ echo one; exit 3\none\n[exit 3] \n").expect("written");
+    std::fs::write(example.path().join(EXPECT), "$ echo one; exit 3\none\n[exit 3]\n").expect("written");
     if std::env::var_os("UPDATE_EXPECT").is_none() {
         assert_eq!(check(example.path()), Ok(()));
         std::fs::write(example.path().join(EXPECT), "$ echo one; exit 3\ntwo\n").expect("written");
