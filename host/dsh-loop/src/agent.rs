@@ -56,7 +56,10 @@ impl AgentLoop {
             unreachable!("a core is made once");
         }
         core.journal.observe(observers);
-        let created = AgentCreated { model: core.options.model.as_ref().map(ToString::to_string), lineage: core.info.lineage.clone() };
+        let created = AgentCreated {
+            model: core.options.model.as_ref().map(ToString::to_string),
+            lineage: core.info.lineage.clone(),
+        };
         core.live(LiveEvent::AgentCreated(created)).await;
         let owed = repair::owed(&core.journal.state());
         for event in owed {
@@ -67,7 +70,12 @@ impl AgentLoop {
 
     async fn open_session(&self, id: &AgentId, options: &AgentOptions) -> Result<OpenSession, CreateError> {
         let sessions = &self.services.sessions;
-        let new = |id: Option<SessionId>, agent: &AgentId| NewSession { id, agent: agent.clone(), workspace: options.workspace.clone(), model: options.model.as_ref().map(ToString::to_string) };
+        let new = |id: Option<SessionId>, agent: &AgentId| NewSession {
+            id,
+            agent: agent.clone(),
+            workspace: options.workspace.clone(),
+            model: options.model.as_ref().map(ToString::to_string),
+        };
         Ok(match &options.session {
             SessionChoice::New => sessions.create(new(None, id)).await?,
             SessionChoice::Named(session) => sessions.create(new(Some(session.clone()), id)).await?,
@@ -85,10 +93,24 @@ impl AgentLoop {
         }
         let owed = !state.unanswered.is_empty();
         let services = self.services.clone();
-        let journal = Journal::new(info.clone(), session.writer, state, services.clock.clone(), services.events.clone(), options.durability, options.deadlines);
+        let journal = Journal::new(
+            info.clone(),
+            session.writer,
+            state,
+            services.clock.clone(),
+            services.events.clone(),
+            options.durability,
+            options.deadlines,
+        );
         let journal = Arc::new(journal);
         let to_journal = journal.clone();
-        let inbox = Inbox::new(options.queue_mode, options.max_turns, owed, options.held, Box::new(move |event| to_journal.live_later(event)));
+        let inbox = Inbox::new(
+            options.queue_mode,
+            options.max_turns,
+            owed,
+            options.held,
+            Box::new(move |event| to_journal.live_later(event)),
+        );
         let core = Arc::new(Core {
             info,
             system_suffix: options.system_prompt.as_str().into(),
@@ -123,7 +145,11 @@ impl AgentLoop {
         let services = &core.services;
         let approvals = services.approvals.for_agent(core.info.clone(), services.approver.clone(), log.clone());
         let guards = attached.iter().filter_map(|(plugin, seams)| {
-            Some(RegisteredGuard { plugin: plugin.name().clone(), mode: plugin.failure_mode(), guard: seams.guard.clone()? })
+            Some(RegisteredGuard {
+                plugin: plugin.name().clone(),
+                mode: plugin.failure_mode(),
+                guard: seams.guard.clone()?,
+            })
         });
         let setup = ToolSetup {
             agent: core.info.clone(),
@@ -135,7 +161,11 @@ impl AgentLoop {
         };
         let tools = services.tools.for_agent(setup)?;
         let sections = attached.iter().filter_map(|(plugin, seams)| {
-            Some(RegisteredSections { plugin: plugin.name().clone(), mode: plugin.failure_mode(), sections: seams.sections.clone()? })
+            Some(RegisteredSections {
+                plugin: plugin.name().clone(),
+                mode: plugin.failure_mode(),
+                sections: seams.sections.clone()?,
+            })
         });
         let observers = named(&attached, |seams| seams.observer.clone());
         let seams = Seams {
@@ -157,12 +187,20 @@ impl AgentLoop {
 
 type Observers = Vec<(dsh_seam::PluginName, Arc<dyn dsh_seam::session::Observer>)>;
 
-fn named<T>(attached: &[(Arc<dyn Plugin>, Attached)], pick: impl Fn(&Attached) -> Option<T>) -> Vec<(dsh_seam::PluginName, T)> {
+fn named<T>(
+    attached: &[(Arc<dyn Plugin>, Attached)],
+    pick: impl Fn(&Attached) -> Option<T>,
+) -> Vec<(dsh_seam::PluginName, T)> {
     attached.iter().filter_map(|(plugin, seams)| Some((plugin.name().clone(), pick(seams)?))).collect()
 }
 
-fn listeners<W: Waterfall>(attached: &[(Arc<dyn Plugin>, Attached)], pick: impl Fn(&Attached) -> Option<Arc<dyn Listener<W>>>) -> Arc<[Registered<W>]> {
-    let registered = |(plugin, seams): &(Arc<dyn Plugin>, Attached)| Some(Registered { plugin: plugin.name().clone(), mode: plugin.failure_mode(), listener: pick(seams)? });
+fn listeners<W: Waterfall>(
+    attached: &[(Arc<dyn Plugin>, Attached)],
+    pick: impl Fn(&Attached) -> Option<Arc<dyn Listener<W>>>,
+) -> Arc<[Registered<W>]> {
+    let registered = |(plugin, seams): &(Arc<dyn Plugin>, Attached)| {
+        Some(Registered { plugin: plugin.name().clone(), mode: plugin.failure_mode(), listener: pick(seams)? })
+    };
     attached.iter().filter_map(registered).collect()
 }
 
@@ -198,13 +236,23 @@ async fn finish(core: &Core, ended: Option<Result<(), JoinError>>, driver: JoinH
         Some(Err(panic)) => report_internal(core, format!("the driver panicked: {panic}")).await,
         None => {
             driver.abort();
-            report_internal(core, format!("the agent did not unwind within {} ms and was dropped", core.options.deadlines.dispose.as_millis())).await;
+            report_internal(
+                core,
+                format!(
+                    "the agent did not unwind within {} ms and was dropped",
+                    core.options.deadlines.dispose.as_millis()
+                ),
+            )
+            .await;
         }
     }
     core.dispose("the driver ended");
     // Calls outside of any turn were cancelled with the agent; their results are logged while the log is open.
     if tokio::time::timeout(core.options.deadlines.dispose, core.outside.write()).await.is_err() {
-        tracing::error!("a tool call did not end within {} ms and is left alone", core.options.deadlines.dispose.as_millis());
+        tracing::error!(
+            "a tool call did not end within {} ms and is left alone",
+            core.options.deadlines.dispose.as_millis()
+        );
     }
     core.journal.settle_pending().await;
     core.flush_turn().await;
@@ -219,7 +267,8 @@ async fn finish(core: &Core, ended: Option<Result<(), JoinError>>, driver: JoinH
 
 async fn report_internal(core: &Core, message: String) {
     tracing::error!("{message}");
-    core.live(LiveEvent::AgentError(ErrorEvent { turn: 0, step: 0, message, code: "internal".into(), plugin: None })).await;
+    core.live(LiveEvent::AgentError(ErrorEvent { turn: 0, step: 0, message, code: "internal".into(), plugin: None }))
+        .await;
 }
 
 impl Core {
@@ -323,7 +372,12 @@ impl LoopAgent {
     /// One tool call outside of any turn, through the whole waterfall and all guards: turn 0, step 0.
     pub async fn call_tool(&self, name: &str, arguments: &str) -> Result<Dispatch, Failure> {
         let n = self.outside_calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let call = ToolCall { id: format!("call_0_0_{n}"), name: name.to_owned(), arguments: arguments.to_owned(), opaque: None };
+        let call = ToolCall {
+            id: format!("call_0_0_{n}"),
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+            opaque: None,
+        };
         let outcome = self.core.call_outside(call, &self.core.life).await;
         for lifecycle in &self.core.seams().lifecycles {
             lifecycle.turn_ended();

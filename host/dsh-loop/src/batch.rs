@@ -36,7 +36,12 @@ impl Core {
     }
 
     /// All `tool/call`s, then the tools together, then all `tool/result`s. What an abort finds without its `tool/call` is not started.
-    async fn run_together(&self, at: StepRef, run: &[ToolCall], cancel: &CancellationToken) -> Result<Option<Stop>, RunError> {
+    async fn run_together(
+        &self,
+        at: StepRef,
+        run: &[ToolCall],
+        cancel: &CancellationToken,
+    ) -> Result<Option<Stop>, RunError> {
         let mut started = 0;
         while started < run.len() && (started == 0 || !cancel.is_cancelled()) {
             self.log_call(at, &run[started]).await?;
@@ -62,8 +67,14 @@ impl Core {
         for call in run {
             self.log_call(at, call).await?;
             let outcome = match stop {
-                Stop::Cancelled => Outcome::error("aborted-before-dispatch", "Not run: the turn was aborted before this call was started."),
-                Stop::Fail(_) | Stop::Dead => Outcome::error("skipped", "Not run: a plugin failed at an earlier call of this message, which ended the turn."),
+                Stop::Cancelled => Outcome::error(
+                    "aborted-before-dispatch",
+                    "Not run: the turn was aborted before this call was started.",
+                ),
+                Stop::Fail(_) | Stop::Dead => Outcome::error(
+                    "skipped",
+                    "Not run: a plugin failed at an earlier call of this message, which ended the turn.",
+                ),
             };
             self.log_result(at, call, outcome).await?;
         }
@@ -81,20 +92,35 @@ impl Core {
     }
 
     async fn log_call(&self, at: StepRef, call: &ToolCall) -> Result<(), RunError> {
-        let event = ToolCallEvent { turn: at.turn, step: at.step, call_id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.clone() };
+        let event = ToolCallEvent {
+            turn: at.turn,
+            step: at.step,
+            call_id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+        };
         self.journal.append(Event::ToolCall(event)).await.map(drop)
     }
 
     async fn log_result(&self, at: StepRef, call: &ToolCall, outcome: Outcome) -> Result<(), RunError> {
         let Outcome { content, is_error, code, plugin } = outcome;
         let result = |content, is_error, code, plugin| {
-            let event = ToolResultEvent { turn: at.turn, step: at.step, call_id: call.id.clone(), content, is_error, code, plugin };
+            let event = ToolResultEvent {
+                turn: at.turn,
+                step: at.step,
+                call_id: call.id.clone(),
+                content,
+                is_error,
+                code,
+                plugin,
+            };
             self.journal.append(Event::ToolResult(event))
         };
         match result(content, is_error, code, plugin.clone()).await {
             // A call without a result would spoil the session.
             Err(RunError::Host(failure)) if failure.code == TOO_LARGE => {
-                let Outcome { content, is_error, code, .. } = Outcome::error("tool-failed", format!("Its result is lost: {}", failure.message));
+                let Outcome { content, is_error, code, .. } =
+                    Outcome::error("tool-failed", format!("Its result is lost: {}", failure.message));
                 result(content, is_error, code, plugin).await.map(drop)
             }
             logged => logged.map(drop),

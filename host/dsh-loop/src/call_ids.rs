@@ -9,7 +9,9 @@ use dsh_seam::message::{ContentBlock, Message, ToolCall};
 /// `call_<turn>_<step>_<n>`, n the call's place in its message from 1, with `_2`, … when that is taken too.
 pub(crate) fn make_unique(message: Arc<Message>, at: StepRef, in_view: impl Fn(&str) -> bool) -> Arc<Message> {
     let calls: Vec<&ToolCall> = message.tool_calls().collect();
-    let fine = |place: usize, call: &ToolCall| !call.id.is_empty() && !in_view(&call.id) && calls[..place].iter().all(|earlier| earlier.id != call.id);
+    let fine = |place: usize, call: &ToolCall| {
+        !call.id.is_empty() && !in_view(&call.id) && calls[..place].iter().all(|earlier| earlier.id != call.id)
+    };
     if calls.iter().enumerate().all(|(place, call)| fine(place, call)) {
         return message;
     }
@@ -23,7 +25,9 @@ pub(crate) fn make_unique(message: Arc<Message>, at: StepRef, in_view: impl Fn(&
             continue;
         };
         place += 1;
-        let same = |earlier: &ToolCall| earlier.id == call.id && earlier.name == call.name && earlier.arguments == call.arguments;
+        let same = |earlier: &ToolCall| {
+            earlier.id == call.id && earlier.name == call.name && earlier.arguments == call.arguments
+        };
         if !call.id.is_empty() && original.iter().any(same) {
             continue;
         }
@@ -58,7 +62,12 @@ mod tests {
         let call = |word: &str| {
             let (id, arguments) = word.split_once(':').expect("id:arguments");
             let id = if id == "-" { "" } else { id };
-            ContentBlock::ToolCall(ToolCall { id: id.into(), name: "t".into(), arguments: arguments.into(), opaque: None })
+            ContentBlock::ToolCall(ToolCall {
+                id: id.into(),
+                name: "t".into(),
+                arguments: arguments.into(),
+                opaque: None,
+            })
         };
         let message = Arc::new(Message::assistant(calls.split_whitespace().map(call).collect()));
         let unique = make_unique(message, StepRef { turn: 3, step: 2 }, |id| in_view.contains(&id));

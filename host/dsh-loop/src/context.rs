@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
-use dsh_seam::event::{ApprovalAnswer, AskedQuestion, Entry, Event, ForeignEvent, PluginRefused, PluginState, Source, UsageEvent};
+use dsh_seam::event::{
+    ApprovalAnswer, AskedQuestion, Entry, Event, ForeignEvent, PluginRefused, PluginState, Source, UsageEvent,
+};
 use dsh_seam::failure::Failure;
 use dsh_seam::ids::{AgentInfo, PluginName, StepRef};
 use dsh_seam::llm::{GenerateRequest, GenerateResponse, ModelRequest, RequestedBy};
@@ -81,8 +83,10 @@ impl PluginContext for Context {
 
     async fn read_log(&self, start: u64, limit: u32, max_bytes: usize) -> Result<Vec<Entry>, Failure> {
         let entries = self.core()?.journal.read(start, limit, max_bytes).await;
-        let entries = entries.map_err(|error| Failure::new("not-available", format!("the log could not be read: {error}")))?;
-        let foreign_state = |entry: &Entry| matches!(&entry.event, Event::PluginState { plugin, .. } if *plugin != self.plugin);
+        let entries =
+            entries.map_err(|error| Failure::new("not-available", format!("the log could not be read: {error}")))?;
+        let foreign_state =
+            |entry: &Entry| matches!(&entry.event, Event::PluginState { plugin, .. } if *plugin != self.plugin);
         Ok(entries.into_iter().filter(|entry| !foreign_state(entry)).collect())
     }
 
@@ -90,7 +94,9 @@ impl PluginContext for Context {
         check_kind(kind)?;
         let bytes = data.to_string().len();
         if bytes > MAX_DATA_BYTES {
-            return Err(Failure::invalid_argument(format!("the data has {bytes} bytes; at most {MAX_DATA_BYTES} are taken")));
+            return Err(Failure::invalid_argument(format!(
+                "the data has {bytes} bytes; at most {MAX_DATA_BYTES} are taken"
+            )));
         }
         let event = Event::Foreign(ForeignEvent { kind: format!("plugin/{}/{kind}", self.plugin), data });
         let entry = self.core()?.journal.append_whole(event, depth).await.map_err(|error| error.to_failure())?;
@@ -144,7 +150,9 @@ impl PluginContext for Context {
                 core.services.llm.check_for_plugin(model)?;
                 model.as_str().into()
             }
-            None => core.options.model.clone().ok_or_else(|| Failure::new("not-available", "the agent has no model"))?,
+            None => {
+                core.options.model.clone().ok_or_else(|| Failure::new("not-available", "the agent has no model"))?
+            }
         };
         let messages = MessageList::of(request.messages);
         messages.check_pairs().map_err(|parted| Failure::invalid_argument(parted.to_string()))?;
@@ -179,7 +187,8 @@ impl PluginContext for Context {
         let Question { title, detail, remember } = question;
         let questions = vec![AskedQuestion { plugin: self.plugin.clone(), title, detail, remember }];
         let request = ApprovalRequest { at: self.at(), call: None, questions };
-        let decided = core.seams().approvals.ask(request, &core.cancellation()).await.map_err(|error| error.to_failure())?;
+        let decided =
+            core.seams().approvals.ask(request, &core.cancellation()).await.map_err(|error| error.to_failure())?;
         match decided.answer {
             ApprovalAnswer::Aborted => Err(Failure::aborted()),
             answer => Ok(answer),
@@ -191,7 +200,11 @@ impl PluginContext for Context {
         if let Ok(core) = self.core()
             && first
         {
-            let event = PluginRefused { plugin: self.plugin.clone(), capability: capability.to_owned(), grant: grant.to_owned() };
+            let event = PluginRefused {
+                plugin: self.plugin.clone(),
+                capability: capability.to_owned(),
+                grant: grant.to_owned(),
+            };
             // A failing append reports itself.
             let _ = core.journal.append_whole(Event::PluginRefused(event), 0).await;
         }
@@ -230,9 +243,14 @@ async fn collect(core: &Core, request: ModelRequest) -> Result<GenerateResponse,
 
 /// `kind` is lower-case words with `-`, joined by `/`, and not `state`, which the host writes itself.
 fn check_kind(kind: &str) -> Result<(), Failure> {
-    let word = |word: &str| word.starts_with(|c: char| c.is_ascii_lowercase()) && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    let word = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_lowercase())
+            && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    };
     if kind.len() > MAX_KIND_BYTES || kind == "state" || !kind.split('/').all(word) {
-        return Err(Failure::invalid_argument(format!("`{kind}` is no kind of entry: use lower-case words with `-`, joined by `/`, at most {MAX_KIND_BYTES} bytes, and not `state`")));
+        return Err(Failure::invalid_argument(format!(
+            "`{kind}` is no kind of entry: use lower-case words with `-`, joined by `/`, at most {MAX_KIND_BYTES} bytes, and not `state`"
+        )));
     }
     Ok(())
 }

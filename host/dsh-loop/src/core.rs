@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use dsh_seam::event::{CompactionApplied, Event, LiveEvent, Status, UserMessage, WaterfallChanged};
 use dsh_seam::failure::{Failure, Seam};
 use dsh_seam::ids::{AgentInfo, PluginName, StepRef};
+use dsh_seam::message::ToolSchema;
 use dsh_seam::plugin::{Attached, Lifecycle};
 use dsh_seam::services::Services;
 use dsh_seam::session::{Flush, RegisteredSections};
-use dsh_seam::message::ToolSchema;
 use dsh_seam::tools::{AgentTools, Approvals, ToolDefinition};
 use dsh_seam::waterfall::{Change, Registered, RunError};
 use dsh_seam::waterfalls::{Request, RequestError, StepResult, TurnContinuation};
@@ -31,11 +31,17 @@ pub(crate) struct Core {
     pub(crate) seams: OnceLock<Seams>,
     pub(crate) contexts: Contexts,
     pub(crate) frames: Frames,
-    pub(crate) schemas: Mutex<Option<(Arc<[ToolDefinition]>, Arc<[ToolSchema]>)>>,
+    pub(crate) schemas: Mutex<Option<Schemas>>,
     /// Cancelled when the agent is disposed.
     pub(crate) life: CancellationToken,
     /// Read by each call outside of any turn while it runs; written by whoever waits for their end.
     pub(crate) outside: RwLock<()>,
+}
+
+/// The tools as the model is told of them, with the definitions that they were made of.
+pub(crate) struct Schemas {
+    of: Arc<[ToolDefinition]>,
+    schemas: Arc<[ToolSchema]>,
 }
 
 /// The plugins' parts in one agent's life, in plugin order.
@@ -57,7 +63,9 @@ pub(crate) struct Seams {
 impl Core {
     /// The plugins' parts; there from the moment the agent is visible to anyone.
     pub(crate) fn seams(&self) -> &Seams {
-        self.seams.get().expect("invariant: set by `AgentLoop::create` before the driver starts and before the agent is returned")
+        self.seams
+            .get()
+            .expect("invariant: set by `AgentLoop::create` before the driver starts and before the agent is returned")
     }
 
     /// Takes context in: held while a step is open, logged at once otherwise, and made durable while no turn is open.
@@ -75,22 +83,47 @@ impl Core {
     }
 
     pub(crate) async fn log_context(&self, message: Queued) -> Result<(), RunError> {
-        self.journal.append(Event::ContextMessage(UserMessage { content: message.content, source: message.source })).await.map(drop)
+        self.journal
+            .append(Event::ContextMessage(UserMessage { content: message.content, source: message.source }))
+            .await
+            .map(drop)
     }
 
     /// Logs who changed what in a waterfall.
     pub(crate) async fn log_changes(&self, at: StepRef, waterfall: Seam, changes: Vec<Change>) -> Result<(), RunError> {
         for Change { plugin, what } in changes {
-            self.journal.append(Event::WaterfallChanged(WaterfallChanged { turn: at.turn, step: at.step, waterfall, plugin, call_id: None, what })).await?;
+            self.journal
+                .append(Event::WaterfallChanged(WaterfallChanged {
+                    turn: at.turn,
+                    step: at.step,
+                    waterfall,
+                    plugin,
+                    call_id: None,
+                    what,
+                }))
+                .await?;
         }
         Ok(())
     }
 
     /// Logs the compactions of a waterfall, in the order made.
-    pub(crate) async fn log_compactions(&self, at: StepRef, compactions: Vec<dsh_seam::draft::Compaction>) -> Result<(), RunError> {
+    pub(crate) async fn log_compactions(
+        &self,
+        at: StepRef,
+        compactions: Vec<dsh_seam::draft::Compaction>,
+    ) -> Result<(), RunError> {
         for compaction in compactions {
             let dsh_seam::draft::Compaction { plugin, start, count, replacement } = compaction;
-            self.journal.append(Event::CompactionApplied(CompactionApplied { turn: at.turn, step: at.step, start, count, replacement, plugin })).await?;
+            self.journal
+                .append(Event::CompactionApplied(CompactionApplied {
+                    turn: at.turn,
+                    step: at.step,
+                    start,
+                    count,
+                    replacement,
+                    plugin,
+                }))
+                .await?;
         }
         Ok(())
     }
@@ -121,14 +154,19 @@ impl Core {
     pub(crate) fn tool_schemas(&self) -> Arc<[ToolSchema]> {
         let definitions = self.seams().tools.definitions();
         let mut known = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, schemas)) = &*known
+        if let Some(Schemas { of, schemas }) = &*known
             && Arc::ptr_eq(of, &definitions)
         {
             return schemas.clone();
         }
-        let schema = |tool: &ToolDefinition| ToolSchema { name: tool.name.clone(), description: tool.description.clone(), parameters: tool.parameters.clone(), strict: None };
+        let schema = |tool: &ToolDefinition| ToolSchema {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameters: tool.parameters.clone(),
+            strict: None,
+        };
         let schemas: Arc<[ToolSchema]> = definitions.iter().map(schema).collect();
-        *known = Some((definitions, schemas.clone()));
+        *known = Some(Schemas { of: definitions, schemas: schemas.clone() });
         schemas
     }
 
@@ -167,7 +205,12 @@ impl Contexts {
         let mut gate = self.gate();
         let bytes = gate.bytes + message.bytes();
         if gate.taken >= MAX_MESSAGES || bytes > MAX_BYTES {
-            return Err(Failure::new("limit", format!("too much context: at most {MAX_MESSAGES} messages and {MAX_BYTES} bytes are taken until a step ends")));
+            return Err(Failure::new(
+                "limit",
+                format!(
+                    "too much context: at most {MAX_MESSAGES} messages and {MAX_BYTES} bytes are taken until a step ends"
+                ),
+            ));
         }
         gate.taken += 1;
         gate.bytes = bytes;

@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use dsh_seam::event::{ChangeKind, ErrorEvent, Event, LiveEvent, ReasonKind, Source, SteeringMessage, Trigger, TurnEnd, TurnReason, TurnStart, UserMessage};
+use dsh_seam::event::{
+    ChangeKind, ErrorEvent, Event, LiveEvent, ReasonKind, Source, SteeringMessage, Trigger, TurnEnd, TurnReason,
+    TurnStart, UserMessage,
+};
 use dsh_seam::ids::{PluginName, StepRef};
 use dsh_seam::message::{ContentBlock, FinishReason};
 use dsh_seam::waterfall::{Chain, Change, Innermost, RunContext, RunError};
@@ -93,22 +96,31 @@ impl Core {
             let another_possible = !last && !cut;
             let steered = done.steered || self.inbox.has_steering();
             head = match decision {
-                Decision::OutOfBudget(message) => return Ok(TurnReason { message: Some(message), ..TurnReason::plain(ReasonKind::Budget) }),
+                Decision::OutOfBudget(message) => {
+                    return Ok(TurnReason { message: Some(message), ..TurnReason::plain(ReasonKind::Budget) });
+                }
                 Decision::Stop if another_possible && steered => None,
                 Decision::Stop if cut => return Ok(TurnReason::plain(ReasonKind::MaxTokens)),
                 Decision::Stop => return Ok(TurnReason::plain(ReasonKind::Completed)),
                 Decision::Proceed(_) if last => return Ok(TurnReason::plain(ReasonKind::MaxSteps)),
-                Decision::Proceed(text) => text.zip(author).filter(|(text, _)| !text.trim().is_empty()).map(|(text, plugin)| Queued {
-                    content: vec![ContentBlock::text(text)],
-                    source: Source::Plugin { plugin },
-                }),
+                Decision::Proceed(text) => {
+                    text.zip(author).filter(|(text, _)| !text.trim().is_empty()).map(|(text, plugin)| Queued {
+                        content: vec![ContentBlock::text(text)],
+                        source: Source::Plugin { plugin },
+                    })
+                }
             };
         }
         unreachable!("the range of steps has no end")
     }
 
     /// Waterfall `agent/turn-continuation`. The step is closed already.
-    async fn continuation(&self, at: StepRef, done: &StepDone, token: &TurnToken) -> Result<(Decision, Option<PluginName>), Stop> {
+    async fn continuation(
+        &self,
+        at: StepRef,
+        done: &StepDone,
+        token: &TurnToken,
+    ) -> Result<(Decision, Option<PluginName>), Stop> {
         let goes_on = done.finish != FinishReason::MaxTokens && (done.tool_calls > 0 || done.steered);
         let proposal = if goes_on { Decision::Proceed(None) } else { Decision::Stop };
         let listeners = self.seams().turn_continuation.clone();
@@ -124,7 +136,9 @@ impl Core {
         };
         let cx = RunContext::<TurnContinuation> { at, cancel: token.token().clone(), about: summary };
         let innermost: Innermost<TurnContinuation> = Arc::new(|proposal| Box::pin(async move { Ok(proposal) }));
-        let (decision, changes) = guarded(token.token(), Chain::run(cx, listeners, self.journal.place(at, None), proposal, innermost)).await?;
+        let (decision, changes) =
+            guarded(token.token(), Chain::run(cx, listeners, self.journal.place(at, None), proposal, innermost))
+                .await?;
         Ok((decision?, author(changes)))
     }
 
@@ -142,7 +156,9 @@ impl Core {
     async fn close_turn(&self, turn: u32, end: Result<TurnReason, Stop>) {
         let end = match end {
             Err(Stop::Dead) => return drop(self.inbox.retire_token()),
-            Err(Stop::Fail(_)) if self.inbox.token().is_some_and(|token| token.cause().is_some()) => Err(Stop::Cancelled),
+            Err(Stop::Fail(_)) if self.inbox.token().is_some_and(|token| token.cause().is_some()) => {
+                Err(Stop::Cancelled)
+            }
             end => end,
         };
         if let Err(Stop::Fail(fail)) = &end
@@ -152,9 +168,15 @@ impl Core {
         }
         let logged_error = self.journal.state().open.as_ref().and_then(|open| open.error.clone());
         let reason = match (logged_error, self.inbox.retire_token(), end) {
-            (Some((code, message)), _, _) => TurnReason { kind: ReasonKind::Error, reason: None, code: Some(code), message: Some(message) },
-            (None, Some(Cause::Disposed(reason)), _) => TurnReason { reason: Some(reason), ..TurnReason::plain(ReasonKind::Disposed) },
-            (None, Some(Cause::Aborted(reason)), _) => TurnReason { reason: Some(reason), ..TurnReason::plain(ReasonKind::Aborted) },
+            (Some((code, message)), _, _) => {
+                TurnReason { kind: ReasonKind::Error, reason: None, code: Some(code), message: Some(message) }
+            }
+            (None, Some(Cause::Disposed(reason)), _) => {
+                TurnReason { reason: Some(reason), ..TurnReason::plain(ReasonKind::Disposed) }
+            }
+            (None, Some(Cause::Aborted(reason)), _) => {
+                TurnReason { reason: Some(reason), ..TurnReason::plain(ReasonKind::Aborted) }
+            }
             (None, None, Ok(reason)) => reason,
             (None, None, Err(_)) => TurnReason::plain(ReasonKind::Aborted),
         };
@@ -165,7 +187,13 @@ impl Core {
     /// `error` and `agent/error`, once each.
     async fn log_failure(&self, turn: u32, fail: &Fail) -> Result<(), RunError> {
         let step = self.journal.state().open.as_ref().map_or(0, |open| open.last_step);
-        let event = ErrorEvent { turn, step, message: fail.message.clone(), code: fail.code.clone(), plugin: fail.plugin.clone() };
+        let event = ErrorEvent {
+            turn,
+            step,
+            message: fail.message.clone(),
+            code: fail.code.clone(),
+            plugin: fail.plugin.clone(),
+        };
         self.journal.append(Event::Error(event.clone())).await?;
         self.live(LiveEvent::AgentError(event)).await;
         Ok(())

@@ -40,23 +40,33 @@ impl Queued {
         if !content.iter().any(says_something) {
             return Err(Failure::invalid_argument("a message needs a block with more than white space"));
         }
-        if content.iter().any(|block| matches!(block, ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_) | ContentBlock::Reasoning(_))) {
-            return Err(Failure::invalid_argument("a message to an agent holds text, images and foreign blocks, not tool calls, tool results or reasoning"));
+        if content.iter().any(|block| {
+            matches!(block, ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_) | ContentBlock::Reasoning(_))
+        }) {
+            return Err(Failure::invalid_argument(
+                "a message to an agent holds text, images and foreign blocks, not tool calls, tool results or reasoning",
+            ));
         }
         let message = Self { content, source };
         let bytes = message.bytes();
         if bytes > MAX_MESSAGE_BYTES {
-            return Err(Failure::invalid_argument(format!("the message has {bytes} bytes; at most {MAX_MESSAGE_BYTES} are taken")));
+            return Err(Failure::invalid_argument(format!(
+                "the message has {bytes} bytes; at most {MAX_MESSAGE_BYTES} are taken"
+            )));
         }
         Ok(message)
     }
 
     /// Bytes of what it says.
     pub(crate) fn bytes(&self) -> usize {
-        dsh_seam::view::ModelMessage::new(dsh_seam::message::Message::user(self.content.clone()), dsh_seam::view::Origin::User).bytes as usize
+        dsh_seam::view::ModelMessage::new(
+            dsh_seam::message::Message::user(self.content.clone()),
+            dsh_seam::view::Origin::User,
+        )
+        .bytes as usize
     }
 
-    fn from_plugin(&self) -> bool {
+    fn is_from_plugin(&self) -> bool {
         matches!(self.source, Source::Plugin { .. })
     }
 }
@@ -212,10 +222,17 @@ impl Inbox {
         }
         let bytes = message.bytes();
         if inner.queued.len() + inner.steering.len() >= MAX_MESSAGES || inner.bytes + bytes > MAX_BYTES {
-            return Err(Failure::new("limit", format!("the inbox is full: it holds at most {MAX_MESSAGES} messages and {MAX_BYTES} bytes")));
+            return Err(Failure::new(
+                "limit",
+                format!("the inbox is full: it holds at most {MAX_MESSAGES} messages and {MAX_BYTES} bytes"),
+            ));
         }
         inner.bytes += bytes;
-        self.emit(LiveEvent::AgentQueued(AgentQueued { content: message.content.clone(), source: message.source.clone(), steering }));
+        self.emit(LiveEvent::AgentQueued(AgentQueued {
+            content: message.content.clone(),
+            source: message.source.clone(),
+            steering,
+        }));
         if steering {
             inner.steering.push_back(message);
         } else {
@@ -276,7 +293,7 @@ impl Inbox {
         };
         let messages: Vec<Queued> = inner.queued.drain(..take).collect();
         inner.bytes -= messages.iter().map(Queued::bytes).sum::<usize>();
-        let only_plugins = !inner.owed && messages.iter().all(Queued::from_plugin);
+        let only_plugins = !inner.owed && messages.iter().all(Queued::is_from_plugin);
         inner.plugin_turns = if only_plugins { inner.plugin_turns + 1 } else { 0 };
         inner.owed = false;
         inner.turn_open = true;
@@ -292,7 +309,7 @@ impl Inbox {
         if self.max_turns == 0 || inner.plugin_turns < self.max_turns || inner.owed {
             return;
         }
-        let leading = inner.queued.iter().take_while(|message| message.from_plugin()).count();
+        let leading = inner.queued.iter().take_while(|message| message.is_from_plugin()).count();
         let drop = match self.mode {
             QueueMode::All if leading < inner.queued.len() => 0,
             _ => leading,
@@ -303,8 +320,17 @@ impl Inbox {
         let dropped: Vec<Queued> = inner.queued.drain(..drop).collect();
         inner.bytes -= dropped.iter().map(Queued::bytes).sum::<usize>();
         self.emit(LiveEvent::AgentDropped(AgentDropped { count: count(dropped.len()) }));
-        let message = format!("{} turns in a row were started by plugins only; their messages are dropped until a person speaks (`--max-turns`)", self.max_turns);
-        self.emit(LiveEvent::AgentError(ErrorEvent { turn: 0, step: 0, message, code: "max-turns".into(), plugin: None }));
+        let message = format!(
+            "{} turns in a row were started by plugins only; their messages are dropped until a person speaks (`--max-turns`)",
+            self.max_turns
+        );
+        self.emit(LiveEvent::AgentError(ErrorEvent {
+            turn: 0,
+            step: 0,
+            message,
+            code: "max-turns".into(),
+            plugin: None,
+        }));
     }
 
     /// Takes all steering.
@@ -444,7 +470,9 @@ mod tests {
         let emit = move |event: LiveEvent| {
             let data = serde_json::to_value(&event).expect("events are JSON");
             let detail = match &event {
-                LiveEvent::AgentQueued(queued) => format!("{} {}", queued.content[0].as_text().unwrap_or("?"), queued.steering),
+                LiveEvent::AgentQueued(queued) => {
+                    format!("{} {}", queued.content[0].as_text().unwrap_or("?"), queued.steering)
+                }
                 LiveEvent::AgentStatus(status) => format!("{:?}", status.status),
                 LiveEvent::AgentDropped(dropped) => dropped.count.to_string(),
                 _ => data["code"].as_str().unwrap_or("?").to_owned(),
@@ -459,7 +487,8 @@ mod tests {
     }
 
     fn plugin(text: &str) -> Queued {
-        Queued::new(vec![ContentBlock::text(text)], Source::Plugin { plugin: PluginName::new("p").expect("valid") }).expect("says something")
+        Queued::new(vec![ContentBlock::text(text)], Source::Plugin { plugin: PluginName::new("p").expect("valid") })
+            .expect("says something")
     }
 
     fn texts(messages: &[Queued]) -> String {
@@ -483,7 +512,11 @@ mod tests {
         assert_eq!(texts(&due(&b).await.messages), "a");
         assert_eq!(b.inbox.hand_over().map(|due| texts(&due.messages)).as_deref(), Some("b"));
         assert!(b.inbox.hand_over().is_none());
-        assert_eq!(*b.seen.lock().expect("not held"), ["agent/queued a false", "agent/queued b false", "agent/status Running", "agent/status Idle"], "no idle between chained turns");
+        assert_eq!(
+            *b.seen.lock().expect("not held"),
+            ["agent/queued a false", "agent/queued b false", "agent/status Running", "agent/status Idle"],
+            "no idle between chained turns"
+        );
     }
 
     #[tokio::test]
@@ -547,7 +580,9 @@ mod tests {
 
     #[test]
     fn invalid_messages_and_full_inboxes_are_refused() {
-        let check = |content: Vec<ContentBlock>| assert_eq!(Queued::new(content, Source::User).expect_err("invalid").code, "invalid-argument");
+        let check = |content: Vec<ContentBlock>| {
+            assert_eq!(Queued::new(content, Source::User).expect_err("invalid").code, "invalid-argument")
+        };
         check(vec![]);
         check(vec![ContentBlock::text(" \n\t")]);
         check(vec![ContentBlock::text("x".repeat(MAX_MESSAGE_BYTES + 1))]);

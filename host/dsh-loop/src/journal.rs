@@ -124,10 +124,18 @@ impl Journal {
 
     /// Appends; `depth` is that of the notification it happens in, plus one. `twin` is false for a repair. An entry that is too large is
     /// refused with [`TOO_LARGE`]; any other failed write is final for the session.
-    pub(crate) fn append_at(&self, event: Event, depth: u32, twin: bool) -> BoxFuture<'_, Result<Arc<Entry>, RunError>> {
+    pub(crate) fn append_at(
+        &self,
+        event: Event,
+        depth: u32,
+        twin: bool,
+    ) -> BoxFuture<'_, Result<Arc<Entry>, RunError>> {
         Box::pin(async move {
             if depth >= MAX_DEPTH {
-                return Err(RunError::Host(Failure::new("too-deep", format!("observers append to what observers append, {MAX_DEPTH} deep"))));
+                return Err(RunError::Host(Failure::new(
+                    "too-deep",
+                    format!("observers append to what observers append, {MAX_DEPTH} deep"),
+                )));
             }
             let entry = {
                 let mut writer = self.writer.lock().await;
@@ -135,7 +143,10 @@ impl Journal {
                 match writer.append(&entry) {
                     Ok(()) => {}
                     Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
-                        return Err(RunError::Host(Failure::new(TOO_LARGE, format!("`{}` was not logged: {error}", entry.event.kind()))));
+                        return Err(RunError::Host(Failure::new(
+                            TOO_LARGE,
+                            format!("`{}` was not logged: {error}", entry.event.kind()),
+                        )));
                     }
                     Err(error) => return Err(self.die(&error)),
                 }
@@ -168,19 +179,35 @@ impl Journal {
 
     fn next_entry(&self, event: Event) -> Result<Entry, RunError> {
         if self.dead.load(Ordering::Acquire) {
-            return Err(RunError::Host(Failure::new(WRITE_FAILED, "the session takes no more entries since a write failed")));
+            return Err(RunError::Host(Failure::new(
+                WRITE_FAILED,
+                "the session takes no more entries since a write failed",
+            )));
         }
         let state = self.state();
         let time_ms = self.clock.now_ms().max(state.last_time_ms);
-        Ok(Entry { seq: state.next_seq, time_ms, session: self.info.session.clone(), agent: self.info.agent.clone(), event })
+        Ok(Entry {
+            seq: state.next_seq,
+            time_ms,
+            session: self.info.session.clone(),
+            agent: self.info.agent.clone(),
+            event,
+        })
     }
 
     /// A failed append is final for the session: report it once, then end the agent.
     fn die(&self, error: &std::io::Error) -> RunError {
-        let failure = Failure::new(WRITE_FAILED, format!("the session `{}` could not be written: {error}", self.info.session));
+        let failure =
+            Failure::new(WRITE_FAILED, format!("the session `{}` could not be written: {error}", self.info.session));
         if !self.dead.swap(true, Ordering::AcqRel) {
             let at = self.state().at();
-            self.live_later(LiveEvent::AgentError(ErrorEvent { turn: at.turn, step: at.step, message: failure.message.clone(), code: WRITE_FAILED.into(), plugin: None }));
+            self.live_later(LiveEvent::AgentError(ErrorEvent {
+                turn: at.turn,
+                step: at.step,
+                message: failure.message.clone(),
+                code: WRITE_FAILED.into(),
+                plugin: None,
+            }));
             if let Some(then) = self.on_dead.get() {
                 then();
             }
@@ -250,7 +277,10 @@ impl Journal {
         let kind = entry.event.kind();
         let author = entry.event.author();
         for watcher in watchers {
-            if watcher.off.load(Ordering::Relaxed) || author == Some(watcher.plugin.as_str()) || !wants(watcher.observer.kinds(), &kind) {
+            if watcher.off.load(Ordering::Relaxed)
+                || author == Some(watcher.plugin.as_str())
+                || !wants(watcher.observer.kinds(), &kind)
+            {
                 continue;
             }
             watcher.backlog().push((entry.clone(), depth));
@@ -318,7 +348,10 @@ impl Journal {
         self.dead.store(true, Ordering::Release);
         match tokio::time::timeout(self.deadlines.flush, self.writer.lock()).await {
             Ok(mut writer) => *writer = Box::new(Closed),
-            Err(_) => tracing::error!("a write to the session `{}` hangs; it stays locked until the write returns", self.info.session),
+            Err(_) => tracing::error!(
+                "a write to the session `{}` hangs; it stays locked until the write returns",
+                self.info.session
+            ),
         }
     }
 
@@ -400,7 +433,15 @@ pub(crate) fn in_words(duration: Duration) -> String {
 }
 
 fn failed_event(at: StepRef, call_id: Option<String>, error: &PluginError) -> Event {
-    Event::PluginFailed(PluginFailed { turn: at.turn, step: at.step, call_id, plugin: error.plugin.clone(), seam: error.seam, kind: error.kind, message: error.message.clone() })
+    Event::PluginFailed(PluginFailed {
+        turn: at.turn,
+        step: at.step,
+        call_id,
+        plugin: error.plugin.clone(),
+        seam: error.seam,
+        kind: error.kind,
+        message: error.message.clone(),
+    })
 }
 
 /// The log as seen from one place: what is reported there carries its turn, step and call.
@@ -434,7 +475,14 @@ impl ToolLog for Place {
     }
 
     fn progress(&self, at: StepRef, call_id: &str, plugin: &PluginName, text: &str, fraction: Option<f32>) {
-        let event = ToolProgress { turn: at.turn, step: at.step, call_id: call_id.to_owned(), plugin: plugin.clone(), text: text.to_owned(), fraction };
+        let event = ToolProgress {
+            turn: at.turn,
+            step: at.step,
+            call_id: call_id.to_owned(),
+            plugin: plugin.clone(),
+            text: text.to_owned(),
+            fraction,
+        };
         self.journal.live_meanwhile(LiveEvent::ToolProgress(event));
     }
 

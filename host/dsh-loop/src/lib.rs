@@ -30,4 +30,6 @@ mod stream;
 
 pub use agent::{AgentLoop, AgentOwner, LoopAgent};
 pub use inbox::{Cause, Due, Emit, Inbox, MAX_BYTES, MAX_MESSAGE_BYTES, MAX_MESSAGES, Queued, TurnToken};
-pub use options::{AgentOptions, CreateError, DEFAULT_MAX_STEPS, DEFAULT_MAX_TURNS, Deadlines, Durability, QueueMode, SessionChoice};
+pub use options::{
+    AgentOptions, CreateError, DEFAULT_MAX_STEPS, DEFAULT_MAX_TURNS, Deadlines, Durability, QueueMode, SessionChoice,
+};

@@ -88,7 +88,8 @@ impl LogState {
             }
             Event::RequestSent(data) => {
                 let before = self.frame.take();
-                let system = data.system.as_deref().map(Arc::from).or_else(|| before.as_ref().map(|(system, _)| system.clone()));
+                let system =
+                    data.system.as_deref().map(Arc::from).or_else(|| before.as_ref().map(|(system, _)| system.clone()));
                 let tools = data.tools.clone().or_else(|| before.map(|(_, tools)| tools));
                 self.frame = Some((system.unwrap_or_default(), tools.unwrap_or_default()));
             }
@@ -117,10 +118,20 @@ impl LogState {
             Event::AssistantChunk(data) => step.stream.push(&data.chunk),
             Event::AssistantMessage(data) => {
                 step.message_logged = true;
-                step.calls = calls_in(&data.content).map(|call| CallState { call: call.clone(), started: false, answered: false }).collect();
+                step.calls = calls_in(&data.content)
+                    .map(|call| CallState { call: call.clone(), started: false, answered: false })
+                    .collect();
             }
-            Event::ToolCall(data) => step.calls.iter_mut().filter(|state| state.call.id == data.call_id).for_each(|state| state.started = true),
-            Event::ToolResult(data) => step.calls.iter_mut().filter(|state| state.call.id == data.call_id).for_each(|state| state.answered = true),
+            Event::ToolCall(data) => step
+                .calls
+                .iter_mut()
+                .filter(|state| state.call.id == data.call_id)
+                .for_each(|state| state.started = true),
+            Event::ToolResult(data) => step
+                .calls
+                .iter_mut()
+                .filter(|state| state.call.id == data.call_id)
+                .for_each(|state| state.answered = true),
             _ => {}
         }
     }
@@ -139,7 +150,8 @@ impl LogState {
         }
         let questions = self.asked.take().map(|(_, questions)| questions).unwrap_or_default();
         if answer == ApprovalAnswer::AllowAlways && by != ApprovalBy::Remembered {
-            self.remembered.extend(questions.into_iter().filter_map(|question| Some((question.plugin, question.remember?))));
+            self.remembered
+                .extend(questions.into_iter().filter_map(|question| Some((question.plugin, question.remember?))));
         }
     }
 
@@ -162,7 +174,9 @@ impl LogState {
     pub(crate) fn at(&self) -> dsh_seam::StepRef {
         match &self.open {
             None => dsh_seam::StepRef::default(),
-            Some(turn) => dsh_seam::StepRef { turn: turn.turn, step: turn.step.as_ref().map_or(turn.last_step, |step| step.step) },
+            Some(turn) => {
+                dsh_seam::StepRef { turn: turn.turn, step: turn.step.as_ref().map_or(turn.last_step, |step| step.step) }
+            }
         }
     }
 }
@@ -170,7 +184,12 @@ impl LogState {
 fn is_message(event: &Event) -> bool {
     matches!(
         event,
-        Event::UserMessage(_) | Event::ContextMessage(_) | Event::SteeringMessage(_) | Event::AssistantMessage(_) | Event::ToolResult(_) | Event::CompactionApplied(_)
+        Event::UserMessage(_)
+            | Event::ContextMessage(_)
+            | Event::SteeringMessage(_)
+            | Event::AssistantMessage(_)
+            | Event::ToolResult(_)
+            | Event::CompactionApplied(_)
     )
 }
 

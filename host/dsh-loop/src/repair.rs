@@ -3,7 +3,9 @@
 //! Nothing is truncated: what had been streamed becomes an interrupted message, every tool call gets a result that tells a started
 //! call from one that never started, step and turn are closed.
 
-use dsh_seam::event::{AssistantMessage, Event, ReasonKind, StepMark, ToolCallEvent, ToolResultEvent, TurnEnd, TurnReason};
+use dsh_seam::event::{
+    AssistantMessage, Event, ReasonKind, StepMark, ToolCallEvent, ToolResultEvent, TurnEnd, TurnReason,
+};
 use dsh_seam::tools::Outcome;
 
 use crate::log_state::LogState;
@@ -23,15 +25,35 @@ pub(crate) fn owed(state: &LogState) -> Vec<Event> {
         for state in open_step.calls.iter().filter(|state| !state.answered) {
             let call = &state.call;
             if !state.started {
-                events.push(Event::ToolCall(ToolCallEvent { turn, step, call_id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.clone() }));
+                events.push(Event::ToolCall(ToolCallEvent {
+                    turn,
+                    step,
+                    call_id: call.id.clone(),
+                    name: call.name.clone(),
+                    arguments: call.arguments.clone(),
+                }));
             }
             let outcome = if state.started {
-                Outcome::error("outcome-unknown", "Outcome unknown: the process ended while this call was running. Look at its effects before you call it again.")
+                Outcome::error(
+                    "outcome-unknown",
+                    "Outcome unknown: the process ended while this call was running. Look at its effects before you call it again.",
+                )
             } else {
-                Outcome::error("not-started", "Not started: the process ended before this call ran. It is safe to call it again.")
+                Outcome::error(
+                    "not-started",
+                    "Not started: the process ended before this call ran. It is safe to call it again.",
+                )
             };
             let Outcome { content, is_error, code, plugin } = outcome;
-            events.push(Event::ToolResult(ToolResultEvent { turn, step, call_id: call.id.clone(), content, is_error, code, plugin }));
+            events.push(Event::ToolResult(ToolResultEvent {
+                turn,
+                step,
+                call_id: call.id.clone(),
+                content,
+                is_error,
+                code,
+                plugin,
+            }));
         }
         events.push(Event::StepEnd(StepMark { turn, step }));
     }

@@ -43,7 +43,13 @@ struct Attempt {
 
 impl Core {
     /// One step. `last` when max-steps allows no other; `head` is the text of the continuation before it.
-    pub(crate) async fn step(&self, at: StepRef, last: bool, head: Option<Queued>, token: &TurnToken) -> Result<StepDone, Stop> {
+    pub(crate) async fn step(
+        &self,
+        at: StepRef,
+        last: bool,
+        head: Option<Queued>,
+        token: &TurnToken,
+    ) -> Result<StepDone, Stop> {
         if token.token().is_cancelled() {
             return Err(Stop::Cancelled);
         }
@@ -96,14 +102,24 @@ impl Core {
             }
         };
         if let Some(content) = interrupted {
-            self.journal.append(Event::AssistantMessage(AssistantMessage { turn: at.turn, step: at.step, content, interrupted: Some(true) })).await?;
+            self.journal
+                .append(Event::AssistantMessage(AssistantMessage {
+                    turn: at.turn,
+                    step: at.step,
+                    content,
+                    interrupted: Some(true),
+                }))
+                .await?;
         }
         self.log_usage(at, usage).await
     }
 
     async fn log_usage(&self, at: StepRef, usage: Option<Usage>) -> Result<(), RunError> {
         let Some(usage) = usage else { return Ok(()) };
-        self.journal.append(Event::Usage(UsageEvent { turn: at.turn, step: at.step, usage, plugin: None })).await.map(drop)
+        self.journal
+            .append(Event::Usage(UsageEvent { turn: at.turn, step: at.step, usage, plugin: None }))
+            .await
+            .map(drop)
     }
 
     /// The model's answer and the tools it asked for.
@@ -113,10 +129,20 @@ impl Core {
         let calls: Vec<_> = answer.tool_calls().cloned().collect();
         let usage = {
             let state = self.journal.state();
-            plus(spent.take(), state.open.as_ref().and_then(|turn| turn.step.as_ref()).and_then(|step| step.stream.usage()))
+            plus(
+                spent.take(),
+                state.open.as_ref().and_then(|turn| turn.step.as_ref()).and_then(|step| step.stream.usage()),
+            )
         };
         let content = Arc::unwrap_or_clone(answer).content;
-        self.journal.append(Event::AssistantMessage(AssistantMessage { turn: at.turn, step: at.step, content, interrupted: None })).await?;
+        self.journal
+            .append(Event::AssistantMessage(AssistantMessage {
+                turn: at.turn,
+                step: at.step,
+                content,
+                interrupted: None,
+            }))
+            .await?;
         self.log_usage(at, usage).await?;
         let tool_calls = u32::try_from(calls.len()).unwrap_or(u32::MAX);
         self.batch(at, calls, token).await?;
@@ -124,10 +150,16 @@ impl Core {
     }
 
     /// Calls the model until it answers or nobody wants another attempt.
-    async fn ask(&self, at: StepRef, token: &TurnToken, spent: &mut Option<Usage>) -> Result<(Message, FinishReason), Stop> {
+    async fn ask(
+        &self,
+        at: StepRef,
+        token: &TurnToken,
+        spent: &mut Option<Usage>,
+    ) -> Result<(Message, FinishReason), Stop> {
         let place = self.journal.place(at, None);
         let sections = &self.seams().sections;
-        let assemble = self.services.system_prompt.assemble(at, sections, &self.system_suffix, place.as_ref(), token.token());
+        let assemble =
+            self.services.system_prompt.assemble(at, sections, &self.system_suffix, place.as_ref(), token.token());
         let system = guarded(token.token(), assemble).await??.into();
         let mut attempt = Attempt { number: 1, system, tools: self.tool_schemas(), retry_of: None };
         loop {
@@ -139,7 +171,13 @@ impl Core {
             if token.token().is_cancelled() {
                 return Err(Stop::Cancelled);
             }
-            let usage = self.journal.state().open.as_ref().and_then(|turn| turn.step.as_ref()).and_then(|step| step.stream.usage());
+            let usage = self
+                .journal
+                .state()
+                .open
+                .as_ref()
+                .and_then(|turn| turn.step.as_ref())
+                .and_then(|step| step.stream.usage());
             *spent = plus(spent.take(), usage);
             self.log_request_failure(at, attempt.number, &failure).await?;
             let wait = self.recover(at, attempt.number, &failure, token).await?;
@@ -156,7 +194,13 @@ impl Core {
     }
 
     /// Waterfall `agent/request-error`: how long to wait before the next attempt, or the failure when there is none.
-    async fn recover(&self, at: StepRef, attempt: u32, failure: &ModelFailure, token: &TurnToken) -> Result<Duration, Stop> {
+    async fn recover(
+        &self,
+        at: StepRef,
+        attempt: u32,
+        failure: &ModelFailure,
+        token: &TurnToken,
+    ) -> Result<Duration, Stop> {
         let listeners = self.seams().request_error.clone();
         if listeners.is_empty() {
             return Err(failure.clone().into());
@@ -164,10 +208,13 @@ impl Core {
         let about = RequestFailure { failure: failure.clone(), attempt };
         let cx = RunContext::<RequestError> { at, cancel: token.token().clone(), about };
         let innermost: Innermost<RequestError> = Arc::new(|()| Box::pin(async { Ok(Recovery::GiveUp) }));
-        let (recovery, _) = guarded(token.token(), Chain::run(cx, listeners, self.journal.place(at, None), (), innermost)).await?;
+        let (recovery, _) =
+            guarded(token.token(), Chain::run(cx, listeners, self.journal.place(at, None), (), innermost)).await?;
         match recovery? {
             Recovery::GiveUp => Err(failure.clone().into()),
-            Recovery::RetryAfterMs(_) if attempt >= MAX_ATTEMPTS => Err(Stop::fail(failure.code.clone(), format!("{} (after {MAX_ATTEMPTS} attempts)", failure.message))),
+            Recovery::RetryAfterMs(_) if attempt >= MAX_ATTEMPTS => {
+                Err(Stop::fail(failure.code.clone(), format!("{} (after {MAX_ATTEMPTS} attempts)", failure.message)))
+            }
             Recovery::RetryAfterMs(wait) => Ok(Duration::from_millis(wait.into())),
         }
     }
@@ -180,19 +227,37 @@ impl Core {
         self.log_compactions(at, compactions).await?;
         self.log_changes(at, Seam::Request, self.in_plugin_order(changes)).await?;
         // Without edits the history now is what the draft made of it, with hashes and estimates kept.
-        let messages = if compacted && edits.is_empty() { MessageList::new(self.journal.state().history.clone()) } else { messages };
+        let messages = if compacted && edits.is_empty() {
+            MessageList::new(self.journal.state().history.clone())
+        } else {
+            messages
+        };
         let Some(model) = model else {
             let agent = &self.info.agent;
-            return Err(Stop::fail("no-model", format!("agent `{agent}` has no model; set one with `--model PROVIDER/MODEL`, or `model` of its `[[agents]]` entry")));
+            return Err(Stop::fail(
+                "no-model",
+                format!(
+                    "agent `{agent}` has no model; set one with `--model PROVIDER/MODEL`, or `model` of its `[[agents]]` entry"
+                ),
+            ));
         };
         if let Err(parted) = messages.check_pairs() {
-            return Err(Stop::fail("invalid-request", format!("the request was not sent, since every provider would refuse it: {parted}")));
+            return Err(Stop::fail(
+                "invalid-request",
+                format!("the request was not sent, since every provider would refuse it: {parted}"),
+            ));
         }
-        let hash = self.frames.hash(&Frame { model: &model, sampling: &sampling, system: &system, tools: &tools }).request(&messages.chain());
+        let hash = self
+            .frames
+            .hash(&Frame { model: &model, sampling: &sampling, system: &system, tools: &tools })
+            .request(&messages.chain());
         let (changed_system, changed_tools) = {
             let state = self.journal.state();
             let known = state.frame.as_ref();
-            (known.is_none_or(|(known, _)| **known != *system), known.is_none_or(|(_, known)| !Arc::ptr_eq(known, &tools) && **known != *tools))
+            (
+                known.is_none_or(|(known, _)| **known != *system),
+                known.is_none_or(|(_, known)| !Arc::ptr_eq(known, &tools) && **known != *tools),
+            )
         };
         let sent = RequestSent {
             turn: at.turn,
@@ -208,10 +273,26 @@ impl Core {
         };
         self.journal.append(Event::RequestSent(sent)).await?;
         let (agent, session) = (self.info.agent.clone(), self.info.session.clone());
-        Ok(ModelRequest { by: RequestedBy::Loop, agent, session, at, attempt: attempt.number, model, system, messages, tools, sampling })
+        Ok(ModelRequest {
+            by: RequestedBy::Loop,
+            agent,
+            session,
+            at,
+            attempt: attempt.number,
+            model,
+            system,
+            messages,
+            tools,
+            sampling,
+        })
     }
 
-    async fn run_request_waterfall(&self, at: StepRef, attempt: &Attempt, token: &TurnToken) -> Result<FinishedDraft, Stop> {
+    async fn run_request_waterfall(
+        &self,
+        at: StepRef,
+        attempt: &Attempt,
+        token: &TurnToken,
+    ) -> Result<FinishedDraft, Stop> {
         let (history, last_usage) = {
             let state = self.journal.state();
             (state.history.clone(), state.last_usage)
@@ -240,7 +321,12 @@ impl Core {
     }
 
     /// Streams the answer into the log. The outer error is the turn's, the inner one the model's.
-    async fn call_model(&self, at: StepRef, request: ModelRequest, token: &TurnToken) -> Result<Result<(Message, FinishReason), ModelFailure>, Stop> {
+    async fn call_model(
+        &self,
+        at: StepRef,
+        request: ModelRequest,
+        token: &TurnToken,
+    ) -> Result<Result<(Message, FinishReason), ModelFailure>, Stop> {
         let model = match self.services.llm.model(&request.model) {
             Ok(model) => model,
             Err(failure) => return Ok(Err(failure)),
@@ -263,11 +349,20 @@ impl Core {
         drop(stream);
         let state = self.journal.state();
         let step = state.open.as_ref().and_then(|turn| turn.step.as_ref());
-        Ok(step.map_or_else(|| Err(ModelFailure::new("stream-closed", "the step was closed under the stream")), |step| step.stream.finish()))
+        Ok(step.map_or_else(
+            || Err(ModelFailure::new("stream-closed", "the step was closed under the stream")),
+            |step| step.stream.finish(),
+        ))
     }
 
     /// Waterfall `agent/step-result` and what holds for every answer: its ids are unique, cut output runs no tools.
-    async fn shape_answer(&self, at: StepRef, answer: Message, finish: &FinishReason, token: &TurnToken) -> Result<Arc<Message>, Stop> {
+    async fn shape_answer(
+        &self,
+        at: StepRef,
+        answer: Message,
+        finish: &FinishReason,
+        token: &TurnToken,
+    ) -> Result<Arc<Message>, Stop> {
         let mut answer = Arc::new(answer);
         let listeners = self.seams().step_result.clone();
         if !listeners.is_empty() {
@@ -282,7 +377,9 @@ impl Core {
             return Err(Stop::Cancelled);
         }
         let cut = *finish == FinishReason::MaxTokens;
-        let out_of_place = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult(_)) || (cut && matches!(block, ContentBlock::ToolCall(_)));
+        let out_of_place = |block: &ContentBlock| {
+            matches!(block, ContentBlock::ToolResult(_)) || (cut && matches!(block, ContentBlock::ToolCall(_)))
+        };
         if answer.role != Role::Assistant || answer.content.iter().any(out_of_place) {
             let content = answer.content.iter().filter(|block| !out_of_place(block)).cloned().collect();
             answer = Arc::new(Message::assistant(content));

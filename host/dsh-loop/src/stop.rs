@@ -35,7 +35,11 @@ impl From<RunError> for Stop {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Aborted => Self::Cancelled,
-            RunError::Plugin(error) => Self::Fail(Fail { code: error.host_code().into(), message: error.to_string(), plugin: Some(error.plugin) }),
+            RunError::Plugin(error) => Self::Fail(Fail {
+                code: error.host_code().into(),
+                message: error.to_string(),
+                plugin: Some(error.plugin),
+            }),
             RunError::TooManyRuns => Self::fail("limit", error.to_string()),
             RunError::Host(failure) if failure.code == WRITE_FAILED => Self::Dead,
             RunError::Host(failure) => Self::fail(failure.code, failure.message),

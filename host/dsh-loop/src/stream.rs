@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use dsh_seam::failure::ModelFailure;
-use dsh_seam::message::{BlockType, Chunk, ContentBlock, FinishReason, Message, ReasoningBlock, TextBlock, ToolCall, Usage};
+use dsh_seam::message::{
+    BlockType, Chunk, ContentBlock, FinishReason, Message, ReasoningBlock, TextBlock, ToolCall, Usage,
+};
 
 /// The answer so far.
 #[derive(Debug, Default)]
@@ -23,7 +25,12 @@ impl Block {
     fn open(kind: BlockType) -> Self {
         let content = match kind {
             BlockType::Reasoning => ContentBlock::Reasoning(ReasoningBlock::default()),
-            BlockType::ToolCall => ContentBlock::ToolCall(ToolCall { id: String::new(), name: String::new(), arguments: String::new(), opaque: None }),
+            BlockType::ToolCall => ContentBlock::ToolCall(ToolCall {
+                id: String::new(),
+                name: String::new(),
+                arguments: String::new(),
+                opaque: None,
+            }),
             BlockType::Text | BlockType::Image | BlockType::Other => ContentBlock::Text(TextBlock::default()),
         };
         Self { content, closed: false }
@@ -80,14 +87,24 @@ impl Assembly {
         let calls = self.blocks.values().any(|block| matches!(block.content, ContentBlock::ToolCall(_)));
         let open = self.blocks.values().any(|block| !block.closed);
         let finish = match &self.finish {
-            Some(FinishReason::Error(failure)) => return Err(ModelFailure::new(failure.code.clone(), failure.message.clone())),
+            Some(FinishReason::Error(failure)) => {
+                return Err(ModelFailure::new(failure.code.clone(), failure.message.clone()));
+            }
             Some(FinishReason::Aborted) => return Err(ModelFailure::new("aborted", "the provider aborted its answer")),
             Some(finish) => finish.clone(),
-            None if open || calls => return Err(ModelFailure::new("stream-closed", "the stream ended in the middle of the answer")),
+            None if open || calls => {
+                return Err(ModelFailure::new("stream-closed", "the stream ended in the middle of the answer"));
+            }
             None => FinishReason::Stop,
         };
         let cut = finish == FinishReason::MaxTokens;
-        let content = self.blocks.values().map(|block| &block.content).filter(|block| !(cut && matches!(block, ContentBlock::ToolCall(_)))).cloned().collect();
+        let content = self
+            .blocks
+            .values()
+            .map(|block| &block.content)
+            .filter(|block| !(cut && matches!(block, ContentBlock::ToolCall(_))))
+            .cloned()
+            .collect();
         Ok((Message::assistant(content), finish))
     }
 
@@ -98,7 +115,8 @@ impl Assembly {
             ContentBlock::Reasoning(block) => !block.text.is_empty(),
             _ => false,
         };
-        let content: Vec<ContentBlock> = self.blocks.values().map(|block| &block.content).filter(|block| visible(block)).cloned().collect();
+        let content: Vec<ContentBlock> =
+            self.blocks.values().map(|block| &block.content).filter(|block| visible(block)).cloned().collect();
         (!content.is_empty()).then_some(content)
     }
 }
@@ -116,7 +134,10 @@ mod tests {
     }
 
     fn check(chunks: serde_json::Value, expect: Result<(serde_json::Value, &str), &str>) {
-        let got = assembled(chunks).finish().map(|(message, finish)| (json!(message.content), json!(finish).to_string())).map_err(|failure| failure.code);
+        let got = assembled(chunks)
+            .finish()
+            .map(|(message, finish)| (json!(message.content), json!(finish).to_string()))
+            .map_err(|failure| failure.code);
         assert_eq!(got, expect.map(|(content, finish)| (content, json!(finish).to_string())).map_err(str::to_owned));
     }
 
@@ -152,9 +173,14 @@ mod tests {
 
     #[test]
     fn an_interrupted_answer_keeps_what_was_visible() {
-        let assembly = assembled(json!([{"type": "reasoning-delta", "index": 0, "text": "hm"}, {"type": "text-delta", "index": 1, "text": "par"},
-            {"type": "tool-call-delta", "index": 2, "id": "1", "name": "t", "argumentsDelta": "{"}]));
-        assert_eq!(json!(assembly.interrupted()), json!([{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "par"}]));
+        let assembly = assembled(
+            json!([{"type": "reasoning-delta", "index": 0, "text": "hm"}, {"type": "text-delta", "index": 1, "text": "par"},
+            {"type": "tool-call-delta", "index": 2, "id": "1", "name": "t", "argumentsDelta": "{"}]),
+        );
+        assert_eq!(
+            json!(assembly.interrupted()),
+            json!([{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "par"}])
+        );
         assert_eq!(assembled(json!([{"type": "block-start", "index": 0, "blockType": "text"}])).interrupted(), None);
     }
 }

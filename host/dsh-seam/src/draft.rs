@@ -201,10 +201,16 @@ impl RequestDraft {
         let mut state = self.state();
         for (at, tool) in tools.iter().enumerate() {
             let Some(known) = state.tools.iter().find(|known| known.name == tool.name) else {
-                return Err(Failure::invalid_argument(format!("tool `{}` is not among the request's tools; tools can be dropped, reordered and described, not added", tool.name)));
+                return Err(Failure::invalid_argument(format!(
+                    "tool `{}` is not among the request's tools; tools can be dropped, reordered and described, not added",
+                    tool.name
+                )));
             };
             if known.parameters != tool.parameters {
-                return Err(Failure::invalid_argument(format!("the parameters of tool `{}` may not change", tool.name)));
+                return Err(Failure::invalid_argument(format!(
+                    "the parameters of tool `{}` may not change",
+                    tool.name
+                )));
             }
             if tools[..at].iter().any(|earlier| earlier.name == tool.name) {
                 return Err(Failure::invalid_argument(format!("tool `{}` is there twice", tool.name)));
@@ -250,7 +256,8 @@ impl RequestDraft {
     pub fn estimated_tokens(&self) -> u32 {
         let state = self.state();
         let tools: u64 = state.tools.iter().map(|tool| u64::from(tool_tokens(tool))).sum();
-        u32::try_from(state.list().tokens() + tools + u64::from(estimate_tokens(state.system.len()))).unwrap_or(u32::MAX)
+        u32::try_from(state.list().tokens() + tools + u64::from(estimate_tokens(state.system.len())))
+            .unwrap_or(u32::MAX)
     }
 
     /// Tokens the model can take; none when unknown.
@@ -270,7 +277,13 @@ impl RequestDraft {
     }
 
     /// Replaces `count` messages from `start` in this request only. Refused when it would part a tool call from its result.
-    pub fn splice(&self, plugin: &PluginName, start: u32, count: u32, replacement: Vec<Message>) -> Result<(), Failure> {
+    pub fn splice(
+        &self,
+        plugin: &PluginName,
+        start: u32,
+        count: u32,
+        replacement: Vec<Message>,
+    ) -> Result<(), Failure> {
         let mut state = self.state();
         let (from, to) = state.range(start, count)?;
         let replacement = weigh(replacement, Origin::Edit)?;
@@ -282,20 +295,39 @@ impl RequestDraft {
 
     /// The same for good: every later request starts from the outcome. Also refused when the outcome is not smaller by the host's
     /// estimate, and when the range holds a message of origin `edit` or a place where a splice of this waterfall removed messages.
-    pub fn compact(&self, plugin: &PluginName, start: u32, count: u32, replacement: Vec<Message>) -> Result<(), Failure> {
+    pub fn compact(
+        &self,
+        plugin: &PluginName,
+        start: u32,
+        count: u32,
+        replacement: Vec<Message>,
+    ) -> Result<(), Failure> {
         let mut state = self.state();
         let (from, to) = state.range(start, count)?;
         let lasting = state.lasting_range(from, to)?;
         let logged = replacement.clone();
         let replacement = weigh(replacement, Origin::Summary)?;
         state.check_seams(from, to, &replacement)?;
-        let before: u64 = state.list().range(from, to - from).unwrap_or_default().iter().map(|message| u64::from(message.tokens)).sum();
+        let before: u64 = state
+            .list()
+            .range(from, to - from)
+            .unwrap_or_default()
+            .iter()
+            .map(|message| u64::from(message.tokens))
+            .sum();
         let after: u64 = replacement.iter().map(|message| u64::from(message.tokens)).sum();
         if after >= before {
-            return Err(Failure::invalid_argument(format!("the replacement is not smaller: {after} estimated tokens in place of {before}")));
+            return Err(Failure::invalid_argument(format!(
+                "the replacement is not smaller: {after} estimated tokens in place of {before}"
+            )));
         }
         state.compact(lasting.0, lasting.1, replacement);
-        state.compactions.push(Compaction { plugin: plugin.clone(), start: clamp(lasting.0), count: clamp(lasting.1 - lasting.0), replacement: logged });
+        state.compactions.push(Compaction {
+            plugin: plugin.clone(),
+            start: clamp(lasting.0),
+            count: clamp(lasting.1 - lasting.0),
+            replacement: logged,
+        });
         state.changed(plugin, ChangeKind::Messages);
         Ok(())
     }
@@ -323,7 +355,9 @@ fn tool_tokens(tool: &ToolSchema) -> u32 {
             serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => 4,
             serde_json::Value::String(text) => text.len() + 2,
             serde_json::Value::Array(items) => items.iter().map(|item| size(item) + 1).sum::<usize>() + 2,
-            serde_json::Value::Object(members) => members.iter().map(|(key, value)| key.len() + 4 + size(value)).sum::<usize>() + 2,
+            serde_json::Value::Object(members) => {
+                members.iter().map(|(key, value)| key.len() + 4 + size(value)).sum::<usize>() + 2
+            }
         }
     }
     estimate_tokens(tool.name.len() + tool.description.len() + size(&tool.parameters))
@@ -334,13 +368,18 @@ fn clamp(count: usize) -> u32 {
 }
 
 fn beyond(start: u32, count: u32, length: usize) -> Failure {
-    Failure::invalid_argument(format!("messages {start} to {} are beyond the end: there are {length}", u64::from(start) + u64::from(count)))
+    Failure::invalid_argument(format!(
+        "messages {start} to {} are beyond the end: there are {length}",
+        u64::from(start) + u64::from(count)
+    ))
 }
 
 fn weigh(messages: Vec<Message>, origin: Origin) -> Result<Arc<[Arc<ModelMessage>]>, Failure> {
     for message in &messages {
         if message.role == Role::System {
-            return Err(Failure::invalid_argument("a message of role `system` cannot stand in a history; use `set-system`"));
+            return Err(Failure::invalid_argument(
+                "a message of role `system` cannot stand in a history; use `set-system`",
+            ));
         }
         if !message.content.iter().any(ContentBlock::is_content) {
             return Err(Failure::invalid_argument("a message without content cannot be sent"));
@@ -390,7 +429,9 @@ impl State {
         }
         let get = |range: std::ops::Range<usize>| range.filter_map(|at| list.get(at)).collect::<Vec<_>>();
         let around = get(first..from).into_iter().chain(replacement).chain(get(to..last));
-        PairCheck::all(around.map(|message| &message.message)).map_err(|parted| Failure::invalid_argument(format!("the change would leave a history that providers refuse: {parted}")))
+        PairCheck::all(around.map(|message| &message.message)).map_err(|parted| {
+            Failure::invalid_argument(format!("the change would leave a history that providers refuse: {parted}"))
+        })
     }
 
     /// Replaces `from..to` of the request's list by a splice.
@@ -418,11 +459,15 @@ impl State {
         for piece in &self.pieces {
             let end = at + piece.len();
             match piece {
-                Piece::Lasting { start, .. } if at <= from && to <= end => return Ok((start + from - at, start + to - at)),
+                Piece::Lasting { start, .. } if at <= from && to <= end => {
+                    return Ok((start + from - at, start + to - at));
+                }
                 _ => at = end,
             }
         }
-        Err(Failure::invalid_argument("the range holds messages that a splice of this request put in or took out; compact before splicing"))
+        Err(Failure::invalid_argument(
+            "the range holds messages that a splice of this request put in or took out; compact before splicing",
+        ))
     }
 
     /// Replaces `from..to` of the lasting list; the request's list follows.
@@ -454,7 +499,12 @@ impl State {
                 && (*removed > 0 || !messages.is_empty())
             {
                 let replacement = messages.iter().map(|message| message.message.clone()).collect();
-                edits.push(RequestEdit { plugin: plugin.clone(), start: clamp(at), count: clamp(*removed), replacement });
+                edits.push(RequestEdit {
+                    plugin: plugin.clone(),
+                    start: clamp(at),
+                    count: clamp(*removed),
+                    replacement,
+                });
             }
             at += piece.len();
         }
@@ -530,10 +580,30 @@ mod tests {
         for word in words.split_whitespace() {
             history.apply(&match word.split_at(1) {
                 ("+", ids) => {
-                    let call = |id: char| ContentBlock::ToolCall(ToolCall { id: id.into(), name: "t".into(), arguments: "{}".into(), opaque: None });
-                    Event::AssistantMessage(AssistantMessage { turn: 1, step: 1, content: ids.chars().map(call).collect(), interrupted: None })
+                    let call = |id: char| {
+                        ContentBlock::ToolCall(ToolCall {
+                            id: id.into(),
+                            name: "t".into(),
+                            arguments: "{}".into(),
+                            opaque: None,
+                        })
+                    };
+                    Event::AssistantMessage(AssistantMessage {
+                        turn: 1,
+                        step: 1,
+                        content: ids.chars().map(call).collect(),
+                        interrupted: None,
+                    })
                 }
-                ("=", id) => Event::ToolResult(ToolResultEvent { turn: 1, step: 1, call_id: id.into(), content: vec![ResultBlock::text("a long enough result")], is_error: false, code: None, plugin: None }),
+                ("=", id) => Event::ToolResult(ToolResultEvent {
+                    turn: 1,
+                    step: 1,
+                    call_id: id.into(),
+                    content: vec![ResultBlock::text("a long enough result")],
+                    is_error: false,
+                    code: None,
+                    plugin: None,
+                }),
                 _ => Event::UserMessage(UserMessage { content: vec![ContentBlock::text(word)], source: Source::User }),
             });
         }
@@ -576,7 +646,14 @@ mod tests {
         let mut rebuilt = history(before);
         for compaction in &done.compactions {
             let Compaction { plugin, start, count, replacement } = compaction.clone();
-            rebuilt.apply(&Event::CompactionApplied(CompactionApplied { turn: 1, step: 1, start, count, replacement, plugin }));
+            rebuilt.apply(&Event::CompactionApplied(CompactionApplied {
+                turn: 1,
+                step: 1,
+                start,
+                count,
+                replacement,
+                plugin,
+            }));
         }
         let mut list: Vec<Message> = rebuilt.messages().iter().map(|message| message.message.clone()).collect();
         for edit in &done.edits {
@@ -614,7 +691,10 @@ mod tests {
         d.compact(&plugin(), 0, 1, texts("f")).expect("untouched");
         assert_eq!(check_rebuild(before, &d), "f x y s");
         let refused = |start, count| d.compact(&plugin(), start, count, texts("q")).expect_err("holds an edit").code;
-        assert_eq!((refused(0, 2), refused(0, 4), refused(1, 1)), ("invalid-argument".into(), "invalid-argument".into(), "invalid-argument".into()));
+        assert_eq!(
+            (refused(0, 2), refused(0, 4), refused(1, 1)),
+            ("invalid-argument".into(), "invalid-argument".into(), "invalid-argument".into())
+        );
         assert!(d.compact(&plugin(), 3, 1, texts("just-as-long-or-longer")).is_err(), "not smaller");
     }
 
@@ -638,7 +718,10 @@ mod tests {
         check(4, 2, false);
         check(4, 3, true);
         check(0, 7, true);
-        assert!(draft(before).splice(&plugin(), 2, 0, texts("between")).is_err(), "nothing stands between a call and its result");
+        assert!(
+            draft(before).splice(&plugin(), 2, 0, texts("between")).is_err(),
+            "nothing stands between a call and its result"
+        );
         assert!(draft(before).splice(&plugin(), 3, 0, texts("between")).is_err());
         assert!(draft(before).splice(&plugin(), 4, 0, texts("after")).is_ok());
     }

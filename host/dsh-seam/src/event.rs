@@ -841,7 +841,13 @@ mod tests {
     use serde_json::json;
 
     fn check(event: Event, kind: &str, data: Value) {
-        let entry = Entry { seq: 7, time_ms: 9, session: SessionId::new("s").expect("valid"), agent: AgentId::new("main").expect("valid"), event };
+        let entry = Entry {
+            seq: 7,
+            time_ms: 9,
+            session: SessionId::new("s").expect("valid"),
+            agent: AgentId::new("main").expect("valid"),
+            event,
+        };
         let line = serde_json::to_string(&entry).expect("serializes");
         let expect = json!({"type": kind, "seq": 7, "time": 9, "session": "s", "agent": "main", "data": data});
         assert_eq!(line, expect.to_string());
@@ -874,7 +880,10 @@ mod tests {
             json!({"turn": 1, "step": 2, "plugin": "p", "seam": "agent/request", "kind": "limit", "message": "m"}),
         );
         check(
-            Event::PluginState { plugin: PluginName::new("p").expect("valid"), state: PluginState { key: "k".into(), value: Some(json!([1])) } },
+            Event::PluginState {
+                plugin: PluginName::new("p").expect("valid"),
+                state: PluginState { key: "k".into(), value: Some(json!([1])) },
+            },
             "plugin/p/state",
             json!({"key": "k", "value": [1]}),
         );

@@ -75,12 +75,18 @@ pub const MAX_ID_BYTES: usize = 128;
 
 fn is_id(text: &str) -> bool {
     let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !text.is_empty() && text.len() <= MAX_ID_BYTES && text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(ok)
+    !text.is_empty()
+        && text.len() <= MAX_ID_BYTES
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(ok)
 }
 
 fn is_plugin_name(text: &str) -> bool {
     let ok = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    text.len() <= 64 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(ok) && !matches!(text, "failed" | "builtin")
+    text.len() <= 64
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.chars().all(ok)
+        && !matches!(text, "failed" | "builtin")
 }
 
 name!(

@@ -50,10 +50,13 @@ pub struct ModelRequest {
 impl Serialize for ModelRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(11))?;
-        map.serialize_entry("by", match &self.by {
-            RequestedBy::Loop => "loop",
-            RequestedBy::Plugin(plugin) => plugin.as_str(),
-        })?;
+        map.serialize_entry(
+            "by",
+            match &self.by {
+                RequestedBy::Loop => "loop",
+                RequestedBy::Plugin(plugin) => plugin.as_str(),
+            },
+        )?;
         map.serialize_entry("agent", &self.agent)?;
         map.serialize_entry("session", &self.session)?;
         map.serialize_entry("turn", &self.at.turn)?;

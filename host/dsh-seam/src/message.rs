@@ -156,7 +156,9 @@ fn foreign_block<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D:
     let value = Value::deserialize(deserializer)?;
     match value.get("type").and_then(Value::as_str) {
         None => Err(serde::de::Error::custom("a block needs a `type`")),
-        Some(known) if KNOWN_BLOCKS.contains(&known) => Err(serde::de::Error::custom(format!("a block of type `{known}` with wrong or missing members"))),
+        Some(known) if KNOWN_BLOCKS.contains(&known) => {
+            Err(serde::de::Error::custom(format!("a block of type `{known}` with wrong or missing members")))
+        }
         Some(_) => Ok(value),
     }
 }
@@ -439,15 +441,30 @@ mod tests {
         check(ContentBlock::text("hi"), json!({"type": "text", "text": "hi"}));
         check(ContentBlock::reasoning("hm"), json!({"type": "reasoning", "text": "hm"}));
         check(
-            ContentBlock::ToolCall(ToolCall { id: "1".into(), name: "echo".into(), arguments: "{".into(), opaque: Some(json!({"s": 1})) }),
+            ContentBlock::ToolCall(ToolCall {
+                id: "1".into(),
+                name: "echo".into(),
+                arguments: "{".into(),
+                opaque: Some(json!({"s": 1})),
+            }),
             json!({"type": "tool-call", "id": "1", "name": "echo", "arguments": "{", "opaque": {"s": 1}}),
         );
         check(
-            ContentBlock::ToolResult(ToolResult { call_id: "1".into(), content: vec![ResultBlock::text("x")], is_error: true, cache: None }),
+            ContentBlock::ToolResult(ToolResult {
+                call_id: "1".into(),
+                content: vec![ResultBlock::text("x")],
+                is_error: true,
+                cache: None,
+            }),
             json!({"type": "tool-result", "callId": "1", "content": [{"type": "text", "text": "x"}], "isError": true}),
         );
         check(
-            ContentBlock::Image(ImageBlock { mime_type: Some("image/png".into()), source: ImageSource::Data("AA==".into()), cache: None, opaque: None }),
+            ContentBlock::Image(ImageBlock {
+                mime_type: Some("image/png".into()),
+                source: ImageSource::Data("AA==".into()),
+                cache: None,
+                opaque: None,
+            }),
             json!({"type": "image", "mimeType": "image/png", "data": "AA=="}),
         );
         check(ContentBlock::Other(json!({"type": "video", "x": [1]})), json!({"type": "video", "x": [1]}));
@@ -464,7 +481,10 @@ mod tests {
 
     #[test]
     fn chunks_and_finishes_have_the_promised_shape() {
-        check(Chunk::BlockStart { index: 0, block_type: BlockType::ToolCall }, json!({"type": "block-start", "index": 0, "blockType": "tool-call"}));
+        check(
+            Chunk::BlockStart { index: 0, block_type: BlockType::ToolCall },
+            json!({"type": "block-start", "index": 0, "blockType": "tool-call"}),
+        );
         check(
             Chunk::ToolCallDelta { index: 1, id: String::new(), name: None, arguments_delta: "{}".into() },
             json!({"type": "tool-call-delta", "index": 1, "id": "", "argumentsDelta": "{}"}),

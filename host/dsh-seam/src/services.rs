@@ -90,5 +90,10 @@ pub struct Services {
 /// Makes the approvals of one agent.
 pub trait ApprovalsFactory: Send + Sync {
     /// `log` is where questions and answers go.
-    fn for_agent(&self, agent: crate::ids::AgentInfo, approver: Arc<dyn Approver>, log: Arc<dyn crate::tools::ToolLog>) -> Arc<dyn crate::tools::Approvals>;
+    fn for_agent(
+        &self,
+        agent: crate::ids::AgentInfo,
+        approver: Arc<dyn Approver>,
+        log: Arc<dyn crate::tools::ToolLog>,
+    ) -> Arc<dyn crate::tools::Approvals>;
 }

@@ -64,7 +64,9 @@ pub enum SessionError {
         asked: AgentId,
     },
     /// A line of the log is no entry, or a sequence number is missing.
-    #[error("session `{id}`, line {line}: {problem}; nothing was changed, and `dsh-host session show --salvage {id}` reads on")]
+    #[error(
+        "session `{id}`, line {line}: {problem}; nothing was changed, and `dsh-host session show --salvage {id}` reads on"
+    )]
     Damaged {
         /// The session.
         id: SessionId,
@@ -165,7 +167,11 @@ pub trait Sessions: Send + Sync {
     /// All sessions, the newest last entry first.
     async fn list(&self) -> Result<Vec<SessionSummary>, SessionError>;
     /// Header and entries, without locking or repairing. With `salvage`, bad lines are skipped and reported as notices.
-    async fn read(&self, id: &SessionId, salvage: bool) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError>;
+    async fn read(
+        &self,
+        id: &SessionId,
+        salvage: bool,
+    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError>;
 }
 
 /// Sees entries after they are in the log; changes nothing. The driver waits for it.
@@ -227,7 +233,11 @@ pub struct Section {
 #[async_trait]
 pub trait Sections: Send + Sync {
     /// The sections for this step.
-    async fn sections(&self, at: crate::ids::StepRef, cancel: &tokio_util::sync::CancellationToken) -> Result<Vec<Section>, PluginError>;
+    async fn sections(
+        &self,
+        at: crate::ids::StepRef,
+        cancel: &tokio_util::sync::CancellationToken,
+    ) -> Result<Vec<Section>, PluginError>;
 }
 
 /// The service `system_prompt`: joins sections.

@@ -190,8 +190,12 @@ impl Profile {
     /// Checks the form of a profile that came from outside and brings its paths into the one form without `.` and doubled `/`.
     pub fn normalize(mut self) -> Result<Self, Failure> {
         for grant in self.paths.iter_mut().chain(&mut self.denied) {
-            grant.path = normalize_path(&grant.path)
-                .ok_or_else(|| Failure::invalid_argument(format!("`{}` is not a path inside the workspace: use a relative path with `/` and without `..`", grant.path)))?;
+            grant.path = normalize_path(&grant.path).ok_or_else(|| {
+                Failure::invalid_argument(format!(
+                    "`{}` is not a path inside the workspace: use a relative path with `/` and without `..`",
+                    grant.path
+                ))
+            })?;
         }
         Ok(self)
     }
@@ -255,7 +259,9 @@ fn intersect_network(left: &NetworkPolicy, right: &NetworkPolicy) -> NetworkPoli
     match (left, right) {
         (NetworkPolicy::Closed, _) | (_, NetworkPolicy::Closed) => NetworkPolicy::Closed,
         (NetworkPolicy::Open, other) | (other, NetworkPolicy::Open) => other.clone(),
-        (NetworkPolicy::Hosts(a), NetworkPolicy::Hosts(b)) => NetworkPolicy::Hosts(a.iter().filter(|host| b.contains(host)).cloned().collect()),
+        (NetworkPolicy::Hosts(a), NetworkPolicy::Hosts(b)) => {
+            NetworkPolicy::Hosts(a.iter().filter(|host| b.contains(host)).cloned().collect())
+        }
     }
 }
 
@@ -319,7 +325,13 @@ pub trait Processes: Send + Sync {
     /// host's that the profile lets through. A failure means that nothing ran: `invalid-argument`, `unenforceable`, `not-available`.
     ///
     /// Dropping the future, or cancelling, kills the program and all it started.
-    async fn run(&self, command: ProcessCommand, profile: &Profile, env: &[String], cancel: &CancellationToken) -> Result<ProcessExit, Failure>;
+    async fn run(
+        &self,
+        command: ProcessCommand,
+        profile: &Profile,
+        env: &[String],
+        cancel: &CancellationToken,
+    ) -> Result<ProcessExit, Failure>;
 
     /// Whether this machine can hold a program to `profile`; the failure (`unenforceable`) says what is missing.
     fn enforceable(&self, profile: &Profile) -> Result<(), Failure>;
@@ -387,7 +399,13 @@ pub struct Question {
 #[async_trait]
 pub trait Guard: Send + Sync {
     /// Judges the call.
-    async fn check(&self, at: StepRef, call: &ToolCall, tool: &ToolInfo, cancel: &CancellationToken) -> Result<Verdict, PluginError>;
+    async fn check(
+        &self,
+        at: StepRef,
+        call: &ToolCall,
+        tool: &ToolInfo,
+        cancel: &CancellationToken,
+    ) -> Result<Verdict, PluginError>;
 }
 
 /// A guard with its name and its failure mode.
@@ -497,7 +515,11 @@ pub trait Approvals: Send + Sync {
 #[async_trait]
 pub trait Approver: Send + Sync {
     /// Waits for the answer. Dropping the future withdraws the question.
-    async fn decide(&self, agent: &AgentInfo, asked: &ApprovalAsked) -> (crate::event::ApprovalAnswer, crate::event::ApprovalBy);
+    async fn decide(
+        &self,
+        agent: &AgentInfo,
+        asked: &ApprovalAsked,
+    ) -> (crate::event::ApprovalAnswer, crate::event::ApprovalBy);
 }
 
 #[cfg(test)]
@@ -517,7 +539,9 @@ mod tests {
     }
 
     fn profile(paths: &[(&str, Access)], denied: &[(&str, Access)]) -> Profile {
-        let grants = |list: &[(&str, Access)]| list.iter().map(|(path, access)| PathGrant { path: (*path).into(), access: *access }).collect();
+        let grants = |list: &[(&str, Access)]| {
+            list.iter().map(|(path, access)| PathGrant { path: (*path).into(), access: *access }).collect()
+        };
         Profile { paths: grants(paths), denied: grants(denied), ..Profile::unrestricted() }
     }
 

@@ -57,8 +57,17 @@ impl ModelMessage {
     /// Weighs `message`.
     pub fn new(message: Message, origin: Origin) -> Self {
         let weight = message.content.iter().map(block_weight).fold(Weight::default(), Weight::plus);
-        let tokens = TOKENS_PER_MESSAGE.saturating_add(weight.bytes.div_ceil(BYTES_PER_TOKEN)).saturating_add(weight.images.saturating_mul(TOKENS_PER_IMAGE));
-        Self { message, origin, bytes: weight.bytes.saturating_add(weight.image_bytes), tokens, canonical: OnceLock::new(), wire: OnceLock::new() }
+        let tokens = TOKENS_PER_MESSAGE
+            .saturating_add(weight.bytes.div_ceil(BYTES_PER_TOKEN))
+            .saturating_add(weight.images.saturating_mul(TOKENS_PER_IMAGE));
+        Self {
+            message,
+            origin,
+            bytes: weight.bytes.saturating_add(weight.image_bytes),
+            tokens,
+            canonical: OnceLock::new(),
+            wire: OnceLock::new(),
+        }
     }
 
     /// The message as canonical JSON (RFC 8785), made once.
@@ -121,7 +130,9 @@ fn block_weight(block: &ContentBlock) -> Weight {
         ContentBlock::Text(block) => Weight::text(block.text.len()),
         ContentBlock::Reasoning(block) => Weight::text(block.text.len()),
         ContentBlock::ToolCall(call) => Weight::text(call.name.len() + call.arguments.len()),
-        ContentBlock::ToolResult(result) => result.content.iter().map(result_weight).fold(Weight::default(), Weight::plus),
+        ContentBlock::ToolResult(result) => {
+            result.content.iter().map(result_weight).fold(Weight::default(), Weight::plus)
+        }
         ContentBlock::Image(image) => Weight::image(image_bytes(image)),
         ContentBlock::Other(value) => Weight::text(value.to_string().len()),
     }
@@ -239,9 +250,16 @@ impl History {
             Event::UserMessage(data) => self.push(Message::user(data.content.clone()), Origin::User),
             Event::ContextMessage(data) => self.push(Message::user(data.content.clone()), Origin::Context),
             Event::SteeringMessage(data) => self.push(Message::user(data.content.clone()), Origin::Steering),
-            Event::AssistantMessage(data) if data.turn > 0 => self.push(Message::assistant(data.content.clone()), Origin::Assistant),
+            Event::AssistantMessage(data) if data.turn > 0 => {
+                self.push(Message::assistant(data.content.clone()), Origin::Assistant)
+            }
             Event::ToolResult(data) if data.turn > 0 => {
-                let result = ToolResult { call_id: data.call_id.clone(), content: data.content.clone(), is_error: data.is_error, cache: None };
+                let result = ToolResult {
+                    call_id: data.call_id.clone(),
+                    content: data.content.clone(),
+                    is_error: data.is_error,
+                    cache: None,
+                };
                 self.push(Message::user(vec![ContentBlock::ToolResult(result)]), Origin::Tool);
             }
             Event::CompactionApplied(data) => self.compact(data),
@@ -259,7 +277,8 @@ impl History {
         if self.parted.is_none() {
             self.parted = self.pairs.next(&message.message).err();
         }
-        let before = self.tokens.last().copied().unwrap_or(0) + self.messages.last().map_or(0, |last| u64::from(last.tokens));
+        let before =
+            self.tokens.last().copied().unwrap_or(0) + self.messages.last().map_or(0, |last| u64::from(last.tokens));
         self.tokens.push(before);
         let link = extend_chain(self.chain.last().unwrap_or(&[0; 32]), &message);
         self.chain.push(link);
@@ -313,7 +332,9 @@ impl History {
     fn tokens_between(&self, start: usize, end: usize) -> u64 {
         let before = |at: usize| match self.tokens.get(at) {
             Some(tokens) => *tokens,
-            None => self.tokens.last().copied().unwrap_or(0) + self.messages.last().map_or(0, |last| u64::from(last.tokens)),
+            None => {
+                self.tokens.last().copied().unwrap_or(0) + self.messages.last().map_or(0, |last| u64::from(last.tokens))
+            }
         };
         before(end) - before(start)
     }
@@ -353,7 +374,8 @@ impl MessageList {
 
     /// A list of its own, without a history behind it.
     pub fn of(messages: impl IntoIterator<Item = Message>) -> Self {
-        let own: Arc<[_]> = messages.into_iter().map(|message| Arc::new(ModelMessage::new(message, Origin::Edit))).collect();
+        let own: Arc<[_]> =
+            messages.into_iter().map(|message| Arc::new(ModelMessage::new(message, Origin::Edit))).collect();
         Self { base: Arc::default(), segments: vec![Segment::Own(own)] }
     }
 
@@ -406,7 +428,9 @@ impl MessageList {
             let (from, to) = (start.max(at), end.min(at + segment.len()));
             if from < to {
                 match segment {
-                    Segment::Base { start, .. } => out.extend_from_slice(&self.base.messages[start + from - at..start + to - at]),
+                    Segment::Base { start, .. } => {
+                        out.extend_from_slice(&self.base.messages[start + from - at..start + to - at])
+                    }
                     Segment::Own(messages) => out.extend_from_slice(&messages[from - at..to - at]),
                 }
             }
@@ -441,7 +465,9 @@ impl MessageList {
                 }
                 Segment::Base { start, end } => {
                     untouched = false;
-                    link = self.base.messages[*start..*end].iter().fold(link, |link, message| extend_chain(&link, message));
+                    link = self.base.messages[*start..*end]
+                        .iter()
+                        .fold(link, |link, message| extend_chain(&link, message));
                 }
                 Segment::Own(messages) => {
                     untouched = untouched && messages.is_empty();
@@ -531,13 +557,22 @@ mod tests {
     }
 
     fn result(turn: u32, id: &str) -> Event {
-        Event::ToolResult(ToolResultEvent { turn, step: 1, call_id: id.into(), content: vec![ResultBlock::text("ok")], is_error: false, code: None, plugin: None })
+        Event::ToolResult(ToolResultEvent {
+            turn,
+            step: 1,
+            call_id: id.into(),
+            content: vec![ResultBlock::text("ok")],
+            is_error: false,
+            code: None,
+            plugin: None,
+        })
     }
 
     fn texts(list: &MessageList) -> String {
         let text = |message: &Arc<ModelMessage>| {
             let calls: String = message.message.tool_calls().map(|call| format!("call {} ", call.id)).collect();
-            let results: String = message.message.tool_results().map(|result| format!("result {} ", result.call_id)).collect();
+            let results: String =
+                message.message.tool_results().map(|result| format!("result {} ", result.call_id)).collect();
             format!("{}{calls}{results}", message.message.text().unwrap_or_default()).trim().to_owned()
         };
         list.iter().map(text).collect::<Vec<_>>().join(" | ")
@@ -557,17 +592,41 @@ mod tests {
 
     #[test]
     fn messages_come_in_log_order() {
-        check(&[user("a"), assistant(1, vec![ContentBlock::text("b"), call("1"), call("2")]), result(1, "1"), result(1, "2"), user("c")], "a | bcall 1 call 2 | result 1 | result 2 | c", Ok(()));
+        check(
+            &[
+                user("a"),
+                assistant(1, vec![ContentBlock::text("b"), call("1"), call("2")]),
+                result(1, "1"),
+                result(1, "2"),
+                user("c"),
+            ],
+            "a | bcall 1 call 2 | result 1 | result 2 | c",
+            Ok(()),
+        );
     }
 
     #[test]
     fn empty_messages_and_turn_0_are_skipped() {
-        check(&[user("a"), assistant(1, vec![]), assistant(1, vec![ContentBlock::reasoning("hm")]), assistant(0, vec![call("x")]), result(0, "x")], "a", Ok(()));
+        check(
+            &[
+                user("a"),
+                assistant(1, vec![]),
+                assistant(1, vec![ContentBlock::reasoning("hm")]),
+                assistant(0, vec![call("x")]),
+                result(0, "x"),
+            ],
+            "a",
+            Ok(()),
+        );
     }
 
     #[test]
     fn parted_pairs_are_found() {
-        check(&[user("a"), assistant(1, vec![call("1")]), user("b")], "a | call 1 | b", Err(Parted::CallWithoutResult("1".into())));
+        check(
+            &[user("a"), assistant(1, vec![call("1")]), user("b")],
+            "a | call 1 | b",
+            Err(Parted::CallWithoutResult("1".into())),
+        );
         check(&[user("a"), result(1, "1")], "a | result 1", Err(Parted::ResultWithoutCall("1".into())));
         check(&[user("a"), assistant(1, vec![call("1")])], "a | call 1", Err(Parted::CallWithoutResult("1".into())));
     }
@@ -590,7 +649,10 @@ mod tests {
         let mut history = History::default();
         ["a", "b", "c", "d"].iter().for_each(|text| history.apply(&user(text)));
         let own: Arc<[_]> = [Arc::new(ModelMessage::new(Message::user_text("x"), Origin::Edit))].into();
-        let list = MessageList::from_segments(Arc::new(history), vec![Segment::Base { start: 0, end: 2 }, Segment::Own(own), Segment::Base { start: 3, end: 4 }]);
+        let list = MessageList::from_segments(
+            Arc::new(history),
+            vec![Segment::Base { start: 0, end: 2 }, Segment::Own(own), Segment::Base { start: 3, end: 4 }],
+        );
         assert_eq!(texts(&list), "a | b | x | d");
         let range = |start, count| list.range(start, count).map(|found| found.len());
         assert_eq!((range(1, 3), range(0, 4), range(4, 0), range(3, 2)), (Some(3), Some(4), Some(0), None));

@@ -51,7 +51,11 @@ pub trait Waterfall: Send + Sync + Sized + 'static {
         Vec::new()
     }
     /// What a listener changed on the way out; `inner` is none when it did not run the rest.
-    fn changed_outward(_given: &Self::Value, _inner: Option<&Self::Outcome>, _answered: &Self::Outcome) -> Vec<ChangeKind> {
+    fn changed_outward(
+        _given: &Self::Value,
+        _inner: Option<&Self::Outcome>,
+        _answered: &Self::Outcome,
+    ) -> Vec<ChangeKind> {
         Vec::new()
     }
     /// Marks `value` as passed on by `plugin`, which changed it.
@@ -101,7 +105,9 @@ impl<W: Waterfall> Clone for Registered<W> {
 }
 
 /// The innermost part: what the listeners are around.
-pub type Innermost<W> = Arc<dyn Fn(<W as Waterfall>::Value) -> BoxFuture<'static, Result<<W as Waterfall>::Outcome, RunError>> + Send + Sync>;
+pub type Innermost<W> = Arc<
+    dyn Fn(<W as Waterfall>::Value) -> BoxFuture<'static, Result<<W as Waterfall>::Outcome, RunError>> + Send + Sync,
+>;
 
 /// Hears of a failure when it happens, before anything else runs.
 #[async_trait]
@@ -179,7 +185,10 @@ impl<W: Waterfall> Chain<W> {
         let mut shared = chain.shared();
         let mut changes = std::mem::take(&mut shared.changes);
         changes.sort_by_key(|(index, _)| *index);
-        let changes = changes.into_iter().map(|(index, what)| Change { plugin: chain.listeners[index].plugin.clone(), what }).collect();
+        let changes = changes
+            .into_iter()
+            .map(|(index, what)| Change { plugin: chain.listeners[index].plugin.clone(), what })
+            .collect();
         match shared.fatal.take() {
             Some(fatal) => (Err(fatal), changes),
             None => (outcome, changes),
@@ -212,14 +221,23 @@ impl<W: Waterfall> Chain<W> {
 }
 
 /// Runs the listeners from `index` on.
-fn run_from<W: Waterfall>(chain: Arc<Chain<W>>, index: usize, value: W::Value) -> BoxFuture<'static, Result<W::Outcome, RunError>> {
+fn run_from<W: Waterfall>(
+    chain: Arc<Chain<W>>,
+    index: usize,
+    value: W::Value,
+) -> BoxFuture<'static, Result<W::Outcome, RunError>> {
     Box::pin(async move {
         let Some(index) = (index..chain.listeners.len()).find(|at| chain.listeners[*at].listener.live()) else {
             let outcome = (chain.innermost)(value).await;
             return outcome.map_err(|error| chain.fail(error));
         };
         let registered = &chain.listeners[index];
-        let place = Arc::new(Place { given: value.clone(), checkpoint: W::checkpoint(&value), runs: AtomicU32::new(0), last: Mutex::new(None) });
+        let place = Arc::new(Place {
+            given: value.clone(),
+            checkpoint: W::checkpoint(&value),
+            runs: AtomicU32::new(0),
+            last: Mutex::new(None),
+        });
         let next = Next { chain: chain.clone(), index, place: place.clone() };
         let answer = registered.listener.handle(&chain.cx, value, next).await;
         if let Some(fatal) = chain.fatal() {
@@ -237,7 +255,12 @@ fn run_from<W: Waterfall>(chain: Arc<Chain<W>>, index: usize, value: W::Value) -
 }
 
 /// A listener failed on its own account: closed ends the run, open goes on without it.
-async fn recover<W: Waterfall>(chain: &Arc<Chain<W>>, index: usize, place: &Arc<Place<W>>, error: PluginError) -> Result<W::Outcome, RunError> {
+async fn recover<W: Waterfall>(
+    chain: &Arc<Chain<W>>,
+    index: usize,
+    place: &Arc<Place<W>>,
+    error: PluginError,
+) -> Result<W::Outcome, RunError> {
     if let Err(unlogged) = chain.report.plugin_failed(&error).await {
         return Err(chain.fail(unlogged));
     }
@@ -404,7 +427,13 @@ mod tests {
     }
 
     fn error_of(message: &str) -> PluginError {
-        PluginError { plugin: PluginName::new("p").expect("valid"), seam: Seam::StepResult, kind: FailureKind::Trap, message: message.into(), code: None }
+        PluginError {
+            plugin: PluginName::new("p").expect("valid"),
+            seam: Seam::StepResult,
+            kind: FailureKind::Trap,
+            message: message.into(),
+            code: None,
+        }
     }
 
     #[derive(Default)]
@@ -432,7 +461,8 @@ mod tests {
         let cx = RunContext { at: StepRef::default(), cancel: CancellationToken::new(), about: () };
         let innermost: Innermost<Numbers> = Arc::new(|value| Box::pin(async move { Ok(value * 10) }));
         let (outcome, changes) = Chain::run(cx, listeners, report.clone(), 1, innermost).await;
-        let changes: Vec<String> = changes.iter().map(|change| format!("{}:{:?}", change.plugin, change.what)).collect();
+        let changes: Vec<String> =
+            changes.iter().map(|change| format!("{}:{:?}", change.plugin, change.what)).collect();
         let reported = report.0.lock().expect("no test panics while holding it").clone();
         (outcome.map_err(|error| error.to_string()), changes.join(" "), reported)
     }
@@ -490,7 +520,12 @@ mod tests {
 
     #[async_trait]
     impl Listener<SharedNumber> for ChangesAndFails {
-        async fn handle(&self, _cx: &RunContext<SharedNumber>, value: Arc<Mutex<i32>>, next: Next<SharedNumber>) -> Result<(), PluginError> {
+        async fn handle(
+            &self,
+            _cx: &RunContext<SharedNumber>,
+            value: Arc<Mutex<i32>>,
+            next: Next<SharedNumber>,
+        ) -> Result<(), PluginError> {
             let add = |n| *value.lock().expect("no test panics while holding it") += n;
             add(1);
             next.run(value.clone()).await.map_err(|error| error_of(&error.to_string()))?;
@@ -502,7 +537,12 @@ mod tests {
     #[tokio::test]
     async fn what_an_open_plugin_did_to_a_shared_value_after_the_rest_goes_with_it() {
         let name = PluginName::new("p").expect("valid");
-        let listeners: Arc<[_]> = [Registered { plugin: name, mode: Open, listener: Arc::new(ChangesAndFails) as Arc<dyn Listener<SharedNumber>> }].into();
+        let listeners: Arc<[_]> = [Registered {
+            plugin: name,
+            mode: Open,
+            listener: Arc::new(ChangesAndFails) as Arc<dyn Listener<SharedNumber>>,
+        }]
+        .into();
         let cx = RunContext { at: StepRef::default(), cancel: CancellationToken::new(), about: () };
         let innermost: Innermost<SharedNumber> = Arc::new(|value| {
             *value.lock().expect("no test panics while holding it") += 10;
@@ -518,6 +558,10 @@ mod tests {
         let (outcome, _, reported) = run(&[(Does::FailBefore, Open), (Does::AddBefore(1), Closed)]).await;
         assert_eq!((outcome, reported), (Ok(20), vec!["before".to_string()]));
         let (outcome, _, reported) = run(&[(Does::FailAfter, Open)]).await;
-        assert_eq!((outcome, reported), (Ok(20), vec!["after".to_string()]), "its last outcome stands and nothing runs again");
+        assert_eq!(
+            (outcome, reported),
+            (Ok(20), vec!["after".to_string()]),
+            "its last outcome stands and nothing runs again"
+        );
     }
 }

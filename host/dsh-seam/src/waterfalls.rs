@@ -77,7 +77,9 @@ fn message_changes(before: &Arc<Message>, after: &Arc<Message>) -> Vec<ChangeKin
     if Arc::ptr_eq(before, after) {
         return Vec::new();
     }
-    let texts = |message: &Message| message.content.iter().filter(|block| !matches!(block, ContentBlock::ToolCall(_))).cloned().collect::<Vec<_>>();
+    let texts = |message: &Message| {
+        message.content.iter().filter(|block| !matches!(block, ContentBlock::ToolCall(_))).cloned().collect::<Vec<_>>()
+    };
     let mut changes = Vec::new();
     if texts(before) != texts(after) {
         changes.push(ChangeKind::Content);
@@ -88,10 +90,13 @@ fn message_changes(before: &Arc<Message>, after: &Arc<Message>) -> Vec<ChangeKin
     changes
 }
 
+/// Looks a tool up by its name.
+pub type FindTool = dyn Fn(&str) -> Option<ToolInfo> + Send + Sync;
+
 /// What every listener of `tools/execute` may ask.
 pub struct ExecuteContext {
     /// Finds the tool of that name; none when there is no such tool.
-    pub find: Arc<dyn Fn(&str) -> Option<ToolInfo> + Send + Sync>,
+    pub find: Arc<FindTool>,
     /// Tells whether a profile can be enforced.
     pub processes: Arc<dyn Processes>,
 }

@@ -14,8 +14,13 @@ use dsh_seam::llm::{ChunkStream, Llm, Model, ModelRequest};
 use dsh_seam::message::{Chunk, ContentBlock, FinishReason, ResultBlock, ToolCall, Usage};
 use dsh_seam::plugin::{Attached, EventSink, Plugin, PluginContext};
 use dsh_seam::services::{Agents, Clock, Services};
-use dsh_seam::session::{Flush, FlushError, NewSession, Observer, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions};
-use dsh_seam::tools::{Annotations, Outcome, ProcessCommand, ProcessExit, Processes, Profile, ToolContext, ToolDefinition, ToolProvider};
+use dsh_seam::session::{
+    Flush, FlushError, NewSession, Observer, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter,
+    Sessions,
+};
+use dsh_seam::tools::{
+    Annotations, Outcome, ProcessCommand, ProcessExit, Processes, Profile, ToolContext, ToolDefinition, ToolProvider,
+};
 use dsh_seam::waterfall::{Listener, Next, RunContext, RunError, Waterfall};
 use dsh_services::agents::AgentRegistry;
 use dsh_services::approvals::{ApprovalDesks, HeadlessApprover};
@@ -51,12 +56,21 @@ impl Script {
         let delta = |text: &&str| Ok(Some(Chunk::TextDelta { index: 0, text: (*text).into() }));
         let finish = |reason| Ok(Some(Chunk::Finish { reason }));
         match answer {
-            Answer::Text(said) => vec![Ok(Some(text(said))), Ok(Some(Chunk::Usage { usage: Usage { output: 1, ..Usage::default() } })), finish(FinishReason::Stop)],
+            Answer::Text(said) => vec![
+                Ok(Some(text(said))),
+                Ok(Some(Chunk::Usage { usage: Usage { output: 1, ..Usage::default() } })),
+                finish(FinishReason::Stop),
+            ],
             Answer::Calls(calls) => {
                 let mut count = self.calls.lock().expect("not poisoned");
                 let block = |(index, (name, arguments)): (usize, &(&str, &str))| {
                     *count += 1;
-                    let call = ToolCall { id: format!("c{count}"), name: (*name).into(), arguments: (*arguments).into(), opaque: None };
+                    let call = ToolCall {
+                        id: format!("c{count}"),
+                        name: (*name).into(),
+                        arguments: (*arguments).into(),
+                        opaque: None,
+                    };
                     Ok(Some(Chunk::BlockEnd { index: index as u32, block: ContentBlock::ToolCall(call) }))
                 };
                 let blocks: Vec<_> = calls.iter().enumerate().map(block).collect();
@@ -79,17 +93,21 @@ impl Model for Script {
             ContentBlock::ToolResult(result) => format!("={}", result.call_id),
             _ => "?".into(),
         };
-        let texts: Vec<String> = request.messages.iter().flat_map(|message| &message.message.content).map(text).collect();
+        let texts: Vec<String> =
+            request.messages.iter().flat_map(|message| &message.message.content).map(text).collect();
         self.requests.lock().expect("not poisoned").push(texts.join(" "));
-        let answer = self.answers.lock().expect("not poisoned").pop_front().unwrap_or(Answer::Fails("script-exhausted"));
+        let answer =
+            self.answers.lock().expect("not poisoned").pop_front().unwrap_or(Answer::Fails("script-exhausted"));
         let chunks = self.chunks(answer);
-        Ok(futures::stream::iter(chunks).then(|chunk| async move {
-            match chunk {
-                Ok(Some(chunk)) => Ok(chunk),
-                Ok(None) => std::future::pending().await,
-                Err(failure) => Err(failure),
-            }
-        }).boxed())
+        Ok(futures::stream::iter(chunks)
+            .then(|chunk| async move {
+                match chunk {
+                    Ok(Some(chunk)) => Ok(chunk),
+                    Ok(None) => std::future::pending().await,
+                    Err(failure) => Err(failure),
+                }
+            })
+            .boxed())
     }
 }
 
@@ -114,7 +132,13 @@ struct NoProcesses;
 
 #[async_trait]
 impl Processes for NoProcesses {
-    async fn run(&self, _: ProcessCommand, _: &Profile, _: &[String], _: &tokio_util::sync::CancellationToken) -> Result<ProcessExit, Failure> {
+    async fn run(
+        &self,
+        _: ProcessCommand,
+        _: &Profile,
+        _: &[String],
+        _: &tokio_util::sync::CancellationToken,
+    ) -> Result<ProcessExit, Failure> {
         Err(Failure::new("not-available", "no processes here"))
     }
     fn enforceable(&self, _: &Profile) -> Result<(), Failure> {
@@ -147,26 +171,47 @@ fn data(emitted: &Emitted) -> serde_json::Value {
 
 fn line(emitted: &Emitted) -> Option<String> {
     let data = data(emitted);
-    let text = |content: &serde_json::Value| content.as_array().into_iter().flatten().map(|block| block["text"].as_str().or(block["id"].as_str()).unwrap_or("?").to_owned()).collect::<Vec<_>>().join(",");
+    let text = |content: &serde_json::Value| {
+        content
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|block| block["text"].as_str().or(block["id"].as_str()).unwrap_or("?").to_owned())
+            .collect::<Vec<_>>()
+            .join(",")
+    };
     let reason = || {
         let reason = &data["reason"];
-        let detail = reason["code"].as_str().or(reason["reason"].as_str()).map(|detail| format!(" {detail}")).unwrap_or_default();
+        let detail = reason["code"]
+            .as_str()
+            .or(reason["reason"].as_str())
+            .map(|detail| format!(" {detail}"))
+            .unwrap_or_default();
         format!("{}{detail}", reason["type"].as_str().unwrap_or("?"))
     };
     let detail = match &*emitted.kind() {
         "assistant/chunk" | "agent/stream-chunk" => return None,
-        "agent/turn-start" | "agent/turn-end" | "agent/step-start" | "agent/step-end" | "agent/steering" | "request/sent" | "agent/created" => String::new(),
+        "agent/turn-start" | "agent/turn-end" | "agent/step-start" | "agent/step-end" | "agent/steering"
+        | "request/sent" | "agent/created" => String::new(),
         "turn/end" => reason(),
         "agent/status" => data["status"].as_str().unwrap_or("?").to_owned(),
         "agent/disposed" => data["dropped"].to_string(),
         "agent/dropped" => data["count"].to_string(),
-        "agent/queued" => format!("{}{}", text(&data["content"]), if data["steering"] == true { " steering" } else { "" }),
-        "assistant/message" => format!("{}{}", text(&data["content"]), if data["interrupted"] == true { " interrupted" } else { "" }),
+        "agent/queued" => {
+            format!("{}{}", text(&data["content"]), if data["steering"] == true { " steering" } else { "" })
+        }
+        "assistant/message" => {
+            format!("{}{}", text(&data["content"]), if data["interrupted"] == true { " interrupted" } else { "" })
+        }
         "user/message" | "steering/message" | "context/message" => text(&data["content"]),
         "tool/call" => data["callId"].as_str().unwrap_or("?").to_owned(),
-        "tool/result" => format!("{} {}", data["callId"].as_str().unwrap_or("?"), data["code"].as_str().unwrap_or("ok")),
+        "tool/result" => {
+            format!("{} {}", data["callId"].as_str().unwrap_or("?"), data["code"].as_str().unwrap_or("ok"))
+        }
         "usage" => data["usage"]["output"].to_string(),
-        "plugin/failed" => format!("{} {}", data["plugin"].as_str().unwrap_or("?"), data["kind"].as_str().unwrap_or("?")),
+        "plugin/failed" => {
+            format!("{} {}", data["plugin"].as_str().unwrap_or("?"), data["kind"].as_str().unwrap_or("?"))
+        }
         "request/failed" | "error" | "agent/error" => data["code"].as_str().unwrap_or("?").to_owned(),
         _ => String::new(),
     };
@@ -213,13 +258,23 @@ impl Plugin for Native {
 }
 
 /// A native plugin.
-pub fn plugin(name: &str, mode: FailureMode, attach: impl Fn(Arc<dyn PluginContext>) -> Attached + Send + Sync + 'static) -> Arc<dyn Plugin> {
+pub fn plugin(
+    name: &str,
+    mode: FailureMode,
+    attach: impl Fn(Arc<dyn PluginContext>) -> Attached + Send + Sync + 'static,
+) -> Arc<dyn Plugin> {
     Arc::new(Native { name: PluginName::new(name).expect("valid"), mode, attach: Box::new(attach) })
 }
 
 /// A failure of a plugin in a seam.
 pub fn broken(seam: Seam) -> PluginError {
-    PluginError { plugin: PluginName::new("bad").expect("valid"), seam, kind: FailureKind::Trap, message: "it broke".into(), code: None }
+    PluginError {
+        plugin: PluginName::new("bad").expect("valid"),
+        seam,
+        kind: FailureKind::Trap,
+        message: "it broke".into(),
+        code: None,
+    }
 }
 
 /// What a test listener does.
@@ -254,10 +309,13 @@ impl<W: Waterfall> Listener<W> for Answers<W> {
     }
 }
 
+/// What an observer does with an entry.
+pub type Seen = dyn Fn(Arc<Entry>, u32) -> BoxFuture<'static, Result<(), PluginError>> + Send + Sync;
+
 /// An observer made of a closure.
 pub struct Watches {
     pub kinds: Vec<String>,
-    pub seen: Box<dyn Fn(Arc<Entry>, u32) -> BoxFuture<'static, Result<(), PluginError>> + Send + Sync>,
+    pub seen: Box<Seen>,
 }
 
 #[async_trait]
@@ -355,7 +413,11 @@ impl Sessions for Failing {
     async fn list(&self) -> Result<Vec<SessionSummary>, SessionError> {
         self.inner.list().await
     }
-    async fn read(&self, id: &SessionId, salvage: bool) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
+    async fn read(
+        &self,
+        id: &SessionId,
+        salvage: bool,
+    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
         self.inner.read(id, salvage).await
     }
 }
@@ -374,7 +436,10 @@ impl Bench {
     pub fn new(answers: Vec<Answer>) -> Self {
         let model = Arc::new(Script::default());
         model.answers.lock().expect("not poisoned").extend(answers);
-        let tools = plugin("tools", FailureMode::Closed, |_| Attached { provider: Some(Arc::new(SomeTools::new())), ..Attached::default() });
+        let tools = plugin("tools", FailureMode::Closed, |_| Attached {
+            provider: Some(Arc::new(SomeTools::new())),
+            ..Attached::default()
+        });
         Self {
             recorder: Arc::default(),
             model,
@@ -396,7 +461,11 @@ impl Bench {
     }
 
     /// Runs `then` once, when the event has settled: a kind, or a whole line of the transcript.
-    pub fn on(self, event: &str, then: impl Fn(Arc<LoopAgent>) -> BoxFuture<'static, ()> + Send + Sync + 'static) -> Self {
+    pub fn on(
+        self,
+        event: &str,
+        then: impl Fn(Arc<LoopAgent>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
         self.recorder.hooks.lock().expect("not poisoned").push((event.into(), Box::new(then)));
         self
     }
@@ -420,7 +489,11 @@ impl Bench {
     /// An agent whose driver waits for its release.
     pub async fn held(&self) -> AgentOwner {
         let options = AgentOptions { held: true, ..self.options.clone() };
-        let owner = self.agent_loop().create(AgentId::new("main").expect("valid"), options).await.expect("the agent can be made");
+        let owner = self
+            .agent_loop()
+            .create(AgentId::new("main").expect("valid"), options)
+            .await
+            .expect("the agent can be made");
         *self.recorder.agent.lock().expect("not poisoned") = Some(owner.agent());
         owner
     }
@@ -441,7 +514,15 @@ impl Bench {
     /// What was shown so far, without the events that only repeat a durable one.
     pub fn transcript(&self) -> String {
         let twins = ["agent/turn-start", "agent/turn-end", "agent/step-start", "agent/step-end", "agent/steering"];
-        self.recorder.lines.lock().expect("not poisoned").iter().filter(|line| !twins.contains(&line.as_str())).cloned().collect::<Vec<_>>().join("\n")
+        self.recorder
+            .lines
+            .lock()
+            .expect("not poisoned")
+            .iter()
+            .filter(|line| !twins.contains(&line.as_str()))
+            .cloned()
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 
@@ -449,4 +530,3 @@ impl Bench {
 pub fn text(text: &str) -> Vec<ContentBlock> {
     vec![ContentBlock::text(text)]
 }
-

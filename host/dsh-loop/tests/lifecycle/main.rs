@@ -12,12 +12,15 @@ use dsh_loop::{CreateError, SessionChoice};
 use dsh_seam::event::Source;
 use dsh_seam::failure::{FailureMode, Seam};
 use dsh_seam::ids::AgentId;
+use dsh_seam::message::{Chunk, ContentBlock, FinishReason};
 use dsh_seam::plugin::Attached;
 use dsh_seam::waterfalls::{Decision, Recovery, RequestError, TurnContinuation};
-use dsh_seam::message::{Chunk, ContentBlock, FinishReason};
 use futures::FutureExt;
 
 use FailureMode::{Closed, Open};
+
+/// Makes a plugin's parts.
+type Attach = fn() -> Attached;
 
 /// Compares a transcript with what is expected; leading white space of `expect` does not count.
 fn check(transcript: &str, expect: &str) {
@@ -34,7 +37,9 @@ fn from<'a>(transcript: &'a str, from: &str) -> &'a str {
 #[tokio::test(start_paused = true)]
 async fn one_turn() {
     let transcript = Bench::new(vec![Answer::Text("hello")]).run(&["hi", "there"]).await;
-    check(&transcript, "
+    check(
+        &transcript,
+        "
         agent/created
         agent/queued hi
         agent/queued there
@@ -50,7 +55,8 @@ async fn one_turn() {
         turn/end completed
         agent/status idle
         agent/status disposed
-        agent/disposed 0");
+        agent/disposed 0",
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,7 +64,9 @@ async fn a_tool_round_trip_with_steering_while_the_tool_runs() {
     let bench = Bench::new(vec![Answer::Calls(&[("ok", "{}"), ("safe", "{}"), ("safe", "")]), Answer::Text("done")])
         .on("tool/call", |agent| async move { agent.steer(text("also"), Source::User).expect("room") }.boxed());
     let transcript = bench.run(&["go"]).await;
-    check(from(&transcript, "request/sent"), "
+    check(
+        from(&transcript, "request/sent"),
+        "
         request/sent
         assistant/message c1,c2,c3
         tool/call c1
@@ -78,22 +86,26 @@ async fn a_tool_round_trip_with_steering_while_the_tool_runs() {
         turn/end completed
         agent/status idle
         agent/status disposed
-        agent/disposed 0");
+        agent/disposed 0",
+    );
     assert_eq!(*bench.model.requests.lock().expect("not poisoned"), ["go", "go +c1 +c2 +c3 =c1 =c2 =c3 also"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_in_mid_stream_keeps_the_text_and_the_next_message() {
-    let bench = Bench::new(vec![Answer::Hangs(&["par", "tial"]), Answer::Text("second")]).on("assistant/chunk", |agent| {
-        async move {
-            agent.abort("enough");
-            agent.abort("again");
-            agent.send(text("next"), Source::User).expect("room");
-        }
-        .boxed()
-    });
+    let bench =
+        Bench::new(vec![Answer::Hangs(&["par", "tial"]), Answer::Text("second")]).on("assistant/chunk", |agent| {
+            async move {
+                agent.abort("enough");
+                agent.abort("again");
+                agent.send(text("next"), Source::User).expect("room");
+            }
+            .boxed()
+        });
     let transcript = bench.run(&["go"]).await;
-    check(from(&transcript, "request/sent"), "
+    check(
+        from(&transcript, "request/sent"),
+        "
         request/sent
         agent/queued next
         assistant/message par interrupted
@@ -109,7 +121,8 @@ async fn an_abort_in_mid_stream_keeps_the_text_and_the_next_message() {
         turn/end completed
         agent/status idle
         agent/status disposed
-        agent/disposed 0");
+        agent/disposed 0",
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,7 +130,9 @@ async fn an_abort_in_a_tool_answers_every_call() {
     let bench = Bench::new(vec![Answer::Calls(&[("wait", "{}"), ("ok", "{}")])])
         .on("tool/call", |agent| async move { agent.abort("stop") }.boxed());
     let transcript = bench.run(&["go"]).await;
-    check(from(&transcript, "tool/call"), "
+    check(
+        from(&transcript, "tool/call"),
+        "
         tool/call c1
         tool/result c1 aborted
         tool/call c2
@@ -126,17 +141,30 @@ async fn an_abort_in_a_tool_answers_every_call() {
         turn/end aborted stop
         agent/status idle
         agent/status disposed
-        agent/disposed 0");
+        agent/disposed 0",
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_in_any_waterfall_ends_the_turn_as_aborted() {
     let hang = |attach: fn() -> Attached| plugin("bad", Closed, move |_| attach());
-    let cases: [(&str, fn() -> Attached, &str); 4] = [
+    let cases: [(&str, Attach, &str); 4] = [
         ("agent/request", || Attached { request: Some(Arc::new(Does::Hang)), ..Attached::default() }, "step/start"),
-        ("agent/request-error", || Attached { request_error: Some(Arc::new(Does::Hang)), ..Attached::default() }, "request/failed server"),
-        ("agent/step-result", || Attached { step_result: Some(Arc::new(Does::Hang)), ..Attached::default() }, "request/sent"),
-        ("agent/turn-continuation", || Attached { turn_continuation: Some(Arc::new(Does::Hang)), ..Attached::default() }, "step/end"),
+        (
+            "agent/request-error",
+            || Attached { request_error: Some(Arc::new(Does::Hang)), ..Attached::default() },
+            "request/failed server",
+        ),
+        (
+            "agent/step-result",
+            || Attached { step_result: Some(Arc::new(Does::Hang)), ..Attached::default() },
+            "request/sent",
+        ),
+        (
+            "agent/turn-continuation",
+            || Attached { turn_continuation: Some(Arc::new(Does::Hang)), ..Attached::default() },
+            "step/end",
+        ),
     ];
     for (waterfall, attach, last) in cases {
         let answer = if waterfall == "agent/request-error" { Answer::Fails("server") } else { Answer::Text("hello") };
@@ -148,36 +176,61 @@ async fn an_abort_in_any_waterfall_ends_the_turn_as_aborted() {
         assert!(bench.transcript().ends_with(last), "{waterfall}: {}", bench.transcript());
         agent.abort("stop");
         agent.idle().await;
-        assert!(bench.transcript().ends_with("turn/end aborted stop\nagent/status idle"), "{waterfall}: {}", bench.transcript());
+        assert!(
+            bench.transcript().ends_with("turn/end aborted stop\nagent/status idle"),
+            "{waterfall}: {}",
+            bench.transcript()
+        );
         agent.dispose("done").await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_listener_ends_the_turn_and_never_the_loop() {
-    let cases: [(fn() -> Attached, &str); 3] = [
-        (|| Attached { request: Some(Arc::new(Does::Fail)), ..Attached::default() }, "step/start plugin/failed step/end error"),
-        (|| Attached { step_result: Some(Arc::new(Does::FailAfter)), ..Attached::default() }, "request/sent plugin/failed usage step/end error"),
-        (|| Attached { turn_continuation: Some(Arc::new(Does::Fail)), ..Attached::default() }, "usage step/end plugin/failed error"),
+    let cases: [(Attach, &str); 3] = [
+        (
+            || Attached { request: Some(Arc::new(Does::Fail)), ..Attached::default() },
+            "step/start plugin/failed step/end error",
+        ),
+        (
+            || Attached { step_result: Some(Arc::new(Does::FailAfter)), ..Attached::default() },
+            "request/sent plugin/failed usage step/end error",
+        ),
+        (
+            || Attached { turn_continuation: Some(Arc::new(Does::Fail)), ..Attached::default() },
+            "usage step/end plugin/failed error",
+        ),
     ];
     for (attach, order) in cases {
-        let bench = Bench::new(vec![Answer::Text("a"), Answer::Text("b")]).with(plugin("bad", Closed, move |_| attach()));
+        let bench =
+            Bench::new(vec![Answer::Text("a"), Answer::Text("b")]).with(plugin("bad", Closed, move |_| attach()));
         let transcript = bench.run(&["go"]).await;
         let words: Vec<&str> = transcript.lines().filter_map(|line| line.split(' ').next()).collect();
         assert!(words.join(" ").contains(order), "{order}: {transcript}");
-        assert!(transcript.contains("error plugin-failed\nagent/error plugin-failed\nturn/end error plugin-failed\nagent/status idle"), "{transcript}");
+        assert!(
+            transcript.contains(
+                "error plugin-failed\nagent/error plugin-failed\nturn/end error plugin-failed\nagent/status idle"
+            ),
+            "{transcript}"
+        );
         let bench = Bench::new(vec![Answer::Text("a")]).with(plugin("bad", Open, move |_| attach()));
         let transcript = bench.run(&["go"]).await;
-        assert!(transcript.contains("plugin/failed bad trap") && transcript.contains("turn/end completed"), "open: {transcript}");
+        assert!(
+            transcript.contains("plugin/failed bad trap") && transcript.contains("turn/end completed"),
+            "open: {transcript}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_execute_listener_answers_its_call_and_skips_the_rest() {
     let attach = || Attached { execute: Some(Arc::new(Does::FailAfter)), ..Attached::default() };
-    let bench = Bench::new(vec![Answer::Calls(&[("ok", "{}"), ("ok", "{}")])]).with(plugin("bad", Closed, move |_| attach()));
+    let bench =
+        Bench::new(vec![Answer::Calls(&[("ok", "{}"), ("ok", "{}")])]).with(plugin("bad", Closed, move |_| attach()));
     let transcript = bench.run(&["go"]).await;
-    check(from(&transcript, "tool/call"), "
+    check(
+        from(&transcript, "tool/call"),
+        "
         tool/call c1
         plugin/failed bad trap
         tool/result c1 plugin-failed
@@ -189,18 +242,25 @@ async fn a_failing_execute_listener_answers_its_call_and_skips_the_rest() {
         turn/end error plugin-failed
         agent/status idle
         agent/status disposed
-        agent/disposed 0");
+        agent/disposed 0",
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn retries_wait_are_numbered_and_bounded() {
     let retry = || {
         let again: Answers<RequestError> = Answers(Box::new(|| Recovery::RetryAfterMs(60_000)));
-        plugin("again", Closed, { let again = Arc::new(again); move |_| Attached { request_error: Some(again.clone()), ..Attached::default() } })
+        plugin("again", Closed, {
+            let again = Arc::new(again);
+            move |_| Attached { request_error: Some(again.clone()), ..Attached::default() }
+        })
     };
-    let bench = Bench::new(vec![Answer::Fails("server"), Answer::Fails("timeout"), Answer::Text("at last")]).with(retry());
+    let bench =
+        Bench::new(vec![Answer::Fails("server"), Answer::Fails("timeout"), Answer::Text("at last")]).with(retry());
     let transcript = bench.run(&["go"]).await;
-    check(from(&transcript, "step/start").split("step/end").next().expect("split gives one part"), "
+    check(
+        from(&transcript, "step/start").split("step/end").next().expect("split gives one part"),
+        "
         step/start
         request/sent
         request/failed server
@@ -208,7 +268,8 @@ async fn retries_wait_are_numbered_and_bounded() {
         request/failed timeout
         request/sent
         assistant/message at last
-        usage 1");
+        usage 1",
+    );
     let transcript = Bench::new(vec![]).with(retry()).run(&["go"]).await;
     assert_eq!(transcript.matches("request/sent").count(), 10, "{transcript}");
     assert!(transcript.contains("turn/end error script-exhausted"), "{transcript}");
@@ -218,10 +279,16 @@ async fn retries_wait_are_numbered_and_bounded() {
 async fn a_continuation_that_never_stops_meets_max_steps() {
     let on: Answers<TurnContinuation> = Answers(Box::new(|| Decision::Proceed(Some("go on".into()))));
     let on = Arc::new(on);
-    let mut bench = Bench::new(vec![Answer::Text("1"), Answer::Text("2"), Answer::Text("3")]).with(plugin("on", Closed, move |_| Attached { turn_continuation: Some(on.clone()), ..Attached::default() }));
+    let mut bench = Bench::new(vec![Answer::Text("1"), Answer::Text("2"), Answer::Text("3")]).with(plugin(
+        "on",
+        Closed,
+        move |_| Attached { turn_continuation: Some(on.clone()), ..Attached::default() },
+    ));
     bench.options.max_steps = 2;
     let transcript = bench.run(&["go"]).await;
-    check(from(&transcript, "step/end"), "
+    check(
+        from(&transcript, "step/end"),
+        "
         step/end
         steering/message go on
         step/start
@@ -232,16 +299,21 @@ async fn a_continuation_that_never_stops_meets_max_steps() {
         turn/end max-steps
         agent/status idle
         agent/status disposed
-        agent/disposed 0");
+        agent/disposed 0",
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hanging_flush_is_reported_and_the_next_turn_proceeds() {
     let bench = Bench::new(vec![Answer::Text("a"), Answer::Text("b")])
         .with(plugin("slow", Closed, |_| Attached { flush: Some(Arc::new(HangingFlush)), ..Attached::default() }))
-        .on("turn/end completed", |agent| async move { agent.steer(text("late"), Source::User).expect("room") }.boxed());
+        .on("turn/end completed", |agent| {
+            async move { agent.steer(text("late"), Source::User).expect("room") }.boxed()
+        });
     let transcript = bench.run(&["go"]).await;
-    check(from(&transcript, "turn/end"), "
+    check(
+        from(&transcript, "turn/end"),
+        "
         turn/end completed
         agent/queued late steering
         agent/error plugin-failed
@@ -257,7 +329,8 @@ async fn a_hanging_flush_is_reported_and_the_next_turn_proceeds() {
         agent/status idle
         agent/status disposed
         agent/error plugin-failed
-        agent/disposed 0");
+        agent/disposed 0",
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -273,11 +346,17 @@ async fn observers_are_contained() {
         Attached { observer: Some(Arc::new(Watches { kinds: vec![], seen: Box::new(seen) })), ..Attached::default() }
     });
     let transcript = Bench::new(vec![Answer::Text("a")]).with(bad).run(&["go"]).await;
-    assert_eq!((calls.load(Ordering::Relaxed), transcript.matches("plugin/failed bad trap").count()), (3, 3), "off after three failures: {transcript}");
+    assert_eq!(
+        (calls.load(Ordering::Relaxed), transcript.matches("plugin/failed bad trap").count()),
+        (3, 3),
+        "off after three failures: {transcript}"
+    );
     assert!(transcript.contains("turn/end completed"), "{transcript}");
 
     let slow = plugin("slow", Closed, |_| {
-        let seen = |entry: Arc<dsh_seam::event::Entry>, _| if entry.event.kind() == "step/end" { std::future::pending().boxed() } else { async { Ok(()) }.boxed() };
+        let seen = |entry: Arc<dsh_seam::event::Entry>, _| {
+            if entry.event.kind() == "step/end" { std::future::pending().boxed() } else { async { Ok(()) }.boxed() }
+        };
         Attached { observer: Some(Arc::new(Watches { kinds: vec![], seen: Box::new(seen) })), ..Attached::default() }
     });
     let transcript = Bench::new(vec![Answer::Text("a")]).with(slow).run(&["go"]).await;
@@ -296,10 +375,20 @@ async fn observers_that_append_at_each_other_end_at_a_depth() {
                 }
                 .boxed()
             };
-            Attached { observer: Some(Arc::new(Watches { kinds: vec!["turn/start".into(), format!("plugin/{other}/*")], seen: Box::new(seen) })), ..Attached::default() }
+            Attached {
+                observer: Some(Arc::new(Watches {
+                    kinds: vec!["turn/start".into(), format!("plugin/{other}/*")],
+                    seen: Box::new(seen),
+                })),
+                ..Attached::default()
+            }
         })
     };
-    let transcript = Bench::new(vec![Answer::Text("a")]).with(echoing("ping", "pong")).with(echoing("pong", "ping")).run(&["go"]).await;
+    let transcript = Bench::new(vec![Answer::Text("a")])
+        .with(echoing("ping", "pong"))
+        .with(echoing("pong", "ping"))
+        .run(&["go"])
+        .await;
     let notes = transcript.matches("/note").count();
     assert!((8..=16).contains(&notes), "{notes} notes: {transcript}");
     assert!(transcript.contains("turn/end completed"), "{transcript}");
@@ -316,18 +405,26 @@ fn answers_context(name: &'static str, sending: bool) -> Arc<dyn dsh_seam::plugi
             }
             .boxed()
         };
-        Attached { observer: Some(Arc::new(Watches { kinds: vec!["context/message".into()], seen: Box::new(seen) })), ..Attached::default() }
+        Attached {
+            observer: Some(Arc::new(Watches { kinds: vec!["context/message".into()], seen: Box::new(seen) })),
+            ..Attached::default()
+        }
     })
 }
 
 #[tokio::test(start_paused = true)]
 async fn observers_that_answer_context_with_context_come_to_an_end() {
-    let inject = |agent: Arc<dsh_loop::LoopAgent>| async move { agent.inject(text("first"), Source::User).await.expect("taken") }.boxed();
+    let inject = |agent: Arc<dsh_loop::LoopAgent>| {
+        async move { agent.inject(text("first"), Source::User).await.expect("taken") }.boxed()
+    };
     let bench = Bench::new(vec![Answer::Text("a")]).with(answers_context("ping", false)).on("request/sent", inject);
     let transcript = bench.run(&["go"]).await;
     assert_eq!(transcript.matches("context/message note").count(), 1, "its own entry is not told to it: {transcript}");
 
-    let bench = Bench::new(vec![Answer::Text("a")]).with(answers_context("ping", false)).with(answers_context("pong", false)).on("request/sent", inject);
+    let bench = Bench::new(vec![Answer::Text("a")])
+        .with(answers_context("ping", false))
+        .with(answers_context("pong", false))
+        .on("request/sent", inject);
     let transcript = bench.run(&["go"]).await;
     assert_eq!(transcript.matches("context/message").count(), dsh_loop::MAX_MESSAGES, "two of them meet the bound");
     assert!(transcript.contains("step/end\nturn/end completed"), "{transcript}");
@@ -338,14 +435,22 @@ async fn an_abort_in_the_middle_of_a_plugins_append_loses_nothing() {
     struct Injects(Arc<dyn dsh_seam::plugin::PluginContext>);
     #[async_trait::async_trait]
     impl dsh_seam::waterfall::Listener<TurnContinuation> for Injects {
-        async fn handle(&self, _: &dsh_seam::waterfall::RunContext<TurnContinuation>, value: Decision, next: dsh_seam::waterfall::Next<TurnContinuation>) -> Result<Decision, dsh_seam::PluginError> {
+        async fn handle(
+            &self,
+            _: &dsh_seam::waterfall::RunContext<TurnContinuation>,
+            value: Decision,
+            next: dsh_seam::waterfall::Next<TurnContinuation>,
+        ) -> Result<Decision, dsh_seam::PluginError> {
             self.0.inject(text("note")).await.expect("taken");
             next.run(value).await.map_err(|_| broken(Seam::TurnContinuation))
         }
     }
     let seen = Arc::new(AtomicU32::new(0));
     let counted = seen.clone();
-    let injects = plugin("injects", Closed, |context| Attached { turn_continuation: Some(Arc::new(Injects(context))), ..Attached::default() });
+    let injects = plugin("injects", Closed, |context| Attached {
+        turn_continuation: Some(Arc::new(Injects(context))),
+        ..Attached::default()
+    });
     // The abort comes while the first observer is told, so that the second is still owed.
     let aborts = plugin("aborts", Closed, |context| {
         let seen = move |_, _| {
@@ -357,7 +462,10 @@ async fn an_abort_in_the_middle_of_a_plugins_append_loses_nothing() {
             }
             .boxed()
         };
-        Attached { observer: Some(Arc::new(Watches { kinds: vec!["context/message".into()], seen: Box::new(seen) })), ..Attached::default() }
+        Attached {
+            observer: Some(Arc::new(Watches { kinds: vec!["context/message".into()], seen: Box::new(seen) })),
+            ..Attached::default()
+        }
     });
     let counts = plugin("counts", Closed, move |_| {
         let counted = counted.clone();
@@ -365,7 +473,10 @@ async fn an_abort_in_the_middle_of_a_plugins_append_loses_nothing() {
             counted.fetch_add(1, Ordering::Relaxed);
             async { Ok(()) }.boxed()
         };
-        Attached { observer: Some(Arc::new(Watches { kinds: vec!["context/message".into()], seen: Box::new(seen) })), ..Attached::default() }
+        Attached {
+            observer: Some(Arc::new(Watches { kinds: vec!["context/message".into()], seen: Box::new(seen) })),
+            ..Attached::default()
+        }
     });
     let bench = Bench::new(vec![Answer::Text("a"), Answer::Text("b")]).with(injects).with(aborts).with(counts);
     let agent = bench.held().await;
@@ -391,23 +502,30 @@ async fn messages_past_max_turns_are_dropped_while_idle_too() {
         agent.idle().await;
     }
     agent.dispose("done").await;
-    check(from(&bench.transcript(), "agent/status idle"), "
+    check(
+        from(&bench.transcript(), "agent/status idle"),
+        "
         agent/status idle
         context/message note
         agent/queued again
         agent/dropped 1
         agent/error max-turns
         agent/status disposed
-        agent/disposed 0");
+        agent/disposed 0",
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn context_waits_for_the_end_of_the_step() {
     let bench = Bench::new(vec![Answer::Calls(&[("ok", "{}")]), Answer::Text("a")])
         .on("tool/call", |agent| async move { agent.inject(text("note"), Source::User).await.expect("taken") }.boxed())
-        .on("agent/status idle", |agent| async move { agent.inject(text("idle note"), Source::User).await.expect("taken") }.boxed());
+        .on("agent/status idle", |agent| {
+            async move { agent.inject(text("idle note"), Source::User).await.expect("taken") }.boxed()
+        });
     let transcript = bench.run(&["go"]).await;
-    check(from(&transcript, "tool/call"), "
+    check(
+        from(&transcript, "tool/call"),
+        "
         tool/call c1
         tool/result c1 ok
         context/message note
@@ -421,7 +539,8 @@ async fn context_waits_for_the_end_of_the_step() {
         agent/status idle
         context/message idle note
         agent/status disposed
-        agent/disposed 0");
+        agent/disposed 0",
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -437,14 +556,17 @@ async fn dispose_closes_what_is_open_and_counts_what_is_lost() {
         .boxed()
     });
     let transcript = bench.run(&["go"]).await;
-    check(from(&transcript, "request/sent"), "
+    check(
+        from(&transcript, "request/sent"),
+        "
         request/sent
         agent/queued never read
         agent/status disposed
         assistant/message par interrupted
         step/end
         turn/end disposed bye
-        agent/disposed 1");
+        agent/disposed 1",
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -454,12 +576,15 @@ async fn dispose_awaits_a_call_outside_of_any_turn() {
     let called = agent.call_tool("wait", "{}").await.expect("its result is logged");
     assert_eq!(called.outcome.code.as_deref(), Some("aborted"));
     agent.dispose("done").await;
-    check(&bench.transcript(), "
+    check(
+        &bench.transcript(),
+        "
         agent/created
         tool/call call_0_0_1
         agent/status disposed
         tool/result call_0_0_1 aborted
-        agent/disposed 0");
+        agent/disposed 0",
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -468,11 +593,14 @@ async fn dispose_while_idle_opens_no_turn() {
     let agent = bench.held().await;
     agent.send(text("never read"), Source::User).expect("room");
     tokio::join!(agent.dispose("one"), agent.dispose("two"));
-    check(&bench.transcript(), "
+    check(
+        &bench.transcript(),
+        "
         agent/created
         agent/queued never read
         agent/status disposed
-        agent/disposed 1");
+        agent/disposed 1",
+    );
     assert_eq!(agent.inject(text("x"), Source::User).await.expect_err("disposed").code, "disposed");
 }
 
@@ -499,10 +627,15 @@ async fn a_failed_write_is_final() {
             1 => 1,
             _ => 0,
         };
-        check(end, &format!("
+        check(
+            end,
+            &format!(
+                "
             agent/error session-write-failed
             agent/status disposed
-            agent/disposed {dropped}"));
+            agent/disposed {dropped}"
+            ),
+        );
     }
 }
 
@@ -517,7 +650,9 @@ async fn what_is_too_large_for_the_log_ends_its_turn_and_not_the_session() {
         agent.idle().await;
     }
     agent.dispose("done").await;
-    check(from(&bench.transcript(), "step/end"), "
+    check(
+        from(&bench.transcript(), "step/end"),
+        "
         step/end
         error limit
         agent/error limit
@@ -535,7 +670,8 @@ async fn what_is_too_large_for_the_log_ends_its_turn_and_not_the_session() {
         turn/end completed
         agent/status idle
         agent/status disposed
-        agent/disposed 0");
+        agent/disposed 0",
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -553,7 +689,9 @@ async fn a_session_that_stopped_in_the_middle_goes_on() {
     second.sessions = bench.sessions.clone();
     second.options.session = SessionChoice::Fork { id, at: Some(last) };
     let transcript = second.run(&["and now"]).await;
-    check(&transcript, "
+    check(
+        &transcript,
+        "
         agent/created
         tool/result c1 outcome-unknown
         tool/call c2
@@ -572,7 +710,8 @@ async fn a_session_that_stopped_in_the_middle_goes_on() {
         turn/end completed
         agent/status idle
         agent/status disposed
-        agent/disposed 0");
+        agent/disposed 0",
+    );
     assert_eq!(*second.model.requests.lock().expect("not poisoned"), ["go +c1 +c2 =c1 =c2 and now"]);
     agent.dispose("done").await;
 }
