@@ -77,8 +77,7 @@ impl PluginContext for Context {
     }
 
     async fn inject(&self, content: Vec<ContentBlock>) -> Result<(), Failure> {
-        let (core, message) = (self.core()?, self.queued(content)?);
-        whole(async move { core.inject(message).await }).await
+        self.core()?.inject(self.queued(content)?).await
     }
 
     async fn read_log(&self, start: u64, limit: u32, max_bytes: usize) -> Result<Vec<Entry>, Failure> {

@@ -74,7 +74,9 @@ impl Core {
             return Err(Failure::new("disposed", "the agent is disposed and takes no more messages"));
         }
         let Some(entered) = self.contexts.enter(&message)? else { return Ok(()) };
-        self.log_context(message).await.map_err(|error| error.to_failure())?;
+        let Queued { content, source } = message;
+        let event = Event::ContextMessage(UserMessage { content, source });
+        self.journal.append_whole(event, 0).await.map_err(|error| error.to_failure())?;
         drop(entered);
         if self.inbox.status() == Status::Idle {
             self.journal.flush().await.map_err(|message| Failure::new("flush-failed", message))?;

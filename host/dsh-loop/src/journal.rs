@@ -131,50 +131,56 @@ impl Journal {
         twin: bool,
     ) -> BoxFuture<'_, Result<Arc<Entry>, RunError>> {
         Box::pin(async move {
-            if depth >= MAX_DEPTH {
-                return Err(RunError::Host(Failure::new(
-                    "too-deep",
-                    format!("observers append to what observers append, {MAX_DEPTH} deep"),
-                )));
-            }
-            let entry = {
-                let mut writer = self.writer.lock().await;
-                let entry = Arc::new(self.next_entry(event)?);
-                match writer.append(&entry) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
-                        return Err(RunError::Host(Failure::new(
-                            TOO_LARGE,
-                            format!("`{}` was not logged: {error}", entry.event.kind()),
-                        )));
-                    }
-                    Err(error) => return Err(self.die(&error)),
-                }
-                let mut state = self.state();
-                state.apply(&entry.event);
-                state.last_time_ms = entry.time_ms;
-                drop(state);
-                self.events.emit(&Emitted::Durable(entry.clone()));
-                if twin && entry.event.live_twin().is_some() {
-                    self.events.emit(&self.live_twin(&entry));
-                }
-                entry
-            };
-            self.notify(&entry, depth).await;
-            self.events.settled(&Emitted::Durable(entry.clone())).await;
-            if twin && entry.event.live_twin().is_some() {
-                self.events.settled(&self.live_twin(&entry)).await;
-            }
-            self.settle_pending().await;
+            let entry = self.write(event, depth, twin).await?;
+            self.show(&entry, depth, twin).await;
             Ok(entry)
         })
     }
 
-    /// Appends on a task of its own, for whoever may be dropped while it waits: an abort drops a waterfall and with it a plugin in the
-    /// middle of an append. What is in the log has been shown to every observer and has settled.
+    /// The same for whoever may be dropped while it waits: an abort drops a waterfall and with it a plugin in the middle of an append.
+    /// What is in the log is shown on a task of its own, so that every observer has seen it and it has settled.
     pub(crate) async fn append_whole(self: &Arc<Self>, event: Event, depth: u32) -> Result<Arc<Entry>, RunError> {
-        let journal = self.clone();
-        whole(async move { journal.append_at(event, depth, true).await }).await
+        let entry = self.write(event, depth, true).await?;
+        let (journal, shown) = (self.clone(), entry.clone());
+        whole(async move { journal.show(&shown, depth, true).await }).await;
+        Ok(entry)
+    }
+
+    /// Puts an entry into the log and emits it. Cancel safe: nothing is awaited once it has begun.
+    async fn write(&self, event: Event, depth: u32, twin: bool) -> Result<Arc<Entry>, RunError> {
+        if depth >= MAX_DEPTH {
+            let message = format!("observers append to what observers append, {MAX_DEPTH} deep");
+            return Err(RunError::Host(Failure::new("too-deep", message)));
+        }
+        let mut writer = self.writer.lock().await;
+        let entry = Arc::new(self.next_entry(event)?);
+        match writer.append(&entry) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
+                let message = format!("`{}` was not logged: {error}", entry.event.kind());
+                return Err(RunError::Host(Failure::new(TOO_LARGE, message)));
+            }
+            Err(error) => return Err(self.die(&error)),
+        }
+        let mut state = self.state();
+        state.apply(&entry.event);
+        state.last_time_ms = entry.time_ms;
+        drop(state);
+        self.events.emit(&Emitted::Durable(entry.clone()));
+        if twin && entry.event.live_twin().is_some() {
+            self.events.emit(&self.live_twin(&entry));
+        }
+        Ok(entry)
+    }
+
+    /// Lets observers see an entry, and whoever waits for it to settle.
+    async fn show(&self, entry: &Arc<Entry>, depth: u32, twin: bool) {
+        self.notify(entry, depth).await;
+        self.events.settled(&Emitted::Durable(entry.clone())).await;
+        if twin && entry.event.live_twin().is_some() {
+            self.events.settled(&self.live_twin(entry)).await;
+        }
+        self.settle_pending().await;
     }
 
     fn next_entry(&self, event: Event) -> Result<Entry, RunError> {
