@@ -54,12 +54,12 @@ pub struct RequestDraft {
     last_usage: Option<Usage>,
     retry_of: Option<RequestFailure>,
     models: Arc<dyn ModelCatalog>,
-    state: Mutex<State>,
+    state: Mutex<Arc<State>>,
 }
 
-/// A draft's state at one moment; cheap to make.
+/// A draft's state at one moment; a pointer, copied when the draft is edited.
 #[derive(Clone)]
-pub struct DraftCheckpoint(State);
+pub struct DraftCheckpoint(Arc<State>);
 
 #[derive(Clone)]
 struct State {
@@ -143,10 +143,15 @@ impl RequestDraft {
             compactions: vec![],
             changes: vec![],
         };
-        Self { last_usage: start.last_usage, retry_of: start.retry_of, models: start.models, state: Mutex::new(state) }
+        Self {
+            last_usage: start.last_usage,
+            retry_of: start.retry_of,
+            models: start.models,
+            state: Mutex::new(Arc::new(state)),
+        }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Arc<State>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -171,7 +176,8 @@ impl RequestDraft {
             return Ok(());
         }
         self.models.check_for_plugin(model)?;
-        let mut state = self.state();
+        let mut guard = self.state();
+        let state = Arc::make_mut(&mut guard);
         state.model = Some(model.into());
         state.changed(plugin, ChangeKind::Model);
         Ok(())
@@ -184,7 +190,8 @@ impl RequestDraft {
 
     /// Sets the system prompt.
     pub fn set_system(&self, plugin: &PluginName, text: &str) {
-        let mut state = self.state();
+        let mut guard = self.state();
+        let state = Arc::make_mut(&mut guard);
         if *state.system != *text {
             state.system = text.into();
             state.changed(plugin, ChangeKind::System);
@@ -198,7 +205,8 @@ impl RequestDraft {
 
     /// Drops, reorders or describes tools; none may be new and no parameters may change.
     pub fn set_tools(&self, plugin: &PluginName, tools: Vec<ToolSchema>) -> Result<(), Failure> {
-        let mut state = self.state();
+        let mut guard = self.state();
+        let state = Arc::make_mut(&mut guard);
         for (at, tool) in tools.iter().enumerate() {
             let Some(known) = state.tools.iter().find(|known| known.name == tool.name) else {
                 return Err(Failure::invalid_argument(format!(
@@ -233,7 +241,8 @@ impl RequestDraft {
         if sampling.temperature.is_some_and(|temperature| !temperature.is_finite() || temperature < 0.0) {
             return Err(Failure::invalid_argument("`temperature` must be a number from 0 up"));
         }
-        let mut state = self.state();
+        let mut guard = self.state();
+        let state = Arc::make_mut(&mut guard);
         if *state.sampling != sampling {
             state.sampling = Arc::new(sampling);
             state.changed(plugin, ChangeKind::Sampling);
@@ -284,7 +293,8 @@ impl RequestDraft {
         count: u32,
         replacement: Vec<Message>,
     ) -> Result<(), Failure> {
-        let mut state = self.state();
+        let mut guard = self.state();
+        let state = Arc::make_mut(&mut guard);
         let (from, to) = state.range(start, count)?;
         let replacement = weigh(replacement, Origin::Edit)?;
         state.check_seams(from, to, &replacement)?;
@@ -302,7 +312,8 @@ impl RequestDraft {
         count: u32,
         replacement: Vec<Message>,
     ) -> Result<(), Failure> {
-        let mut state = self.state();
+        let mut guard = self.state();
+        let state = Arc::make_mut(&mut guard);
         let (from, to) = state.range(start, count)?;
         let lasting = state.lasting_range(from, to)?;
         let logged = replacement.clone();
