@@ -27,6 +27,13 @@ pub fn arguments() -> impl Iterator<Item = OsString> {
     std::env::args_os()
 }
 
+/// Keeps other programs of the same user, those of `shell` among them, from reading this process's environment, in which the keys of
+/// providers are. It does not stop root, and it costs the core dumps.
+pub fn hide() {
+    // An old kernel that refuses leaves things as they were.
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+}
+
 impl Environment {
     /// The environment of this process.
     ///

@@ -38,6 +38,7 @@ const WORKERS: usize = 2;
 
 fn main() {
     exit::install_panic_hook();
+    env::hide();
     let request = args::parse(env::arguments()).unwrap_or_else(|error| error.exit());
     let code = std::panic::catch_unwind(|| carry_out(request)).unwrap_or_else(|_| Err(Stop::new(Code::Internal, "")));
     let code = code.unwrap_or_else(|stop| {

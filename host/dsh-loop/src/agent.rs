@@ -20,12 +20,12 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::core::{Contexts, Core, Seams};
 use crate::driver::drive;
+use crate::frames::Frames;
 use crate::inbox::{Inbox, Queued};
 use crate::journal::Journal;
 use crate::log_state::LogState;
 use crate::options::{AgentOptions, CreateError, SessionChoice};
 use crate::repair;
-use crate::step::Frames;
 
 /// Makes agents out of services and plugins.
 #[derive(Clone)]

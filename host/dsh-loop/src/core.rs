@@ -15,10 +15,10 @@ use dsh_seam::waterfalls::{Request, RequestError, StepResult, TurnContinuation};
 use tokio::sync::{Notify, RwLock};
 use tokio_util::sync::CancellationToken;
 
+use crate::frames::Frames;
 use crate::inbox::{Inbox, MAX_BYTES, MAX_MESSAGES, Queued, TurnToken};
 use crate::journal::Journal;
 use crate::options::{AgentOptions, Text};
-use crate::step::Frames;
 
 /// One agent, as its driver and all handles share it.
 pub(crate) struct Core {

@@ -13,13 +13,12 @@ use dsh_seam::ids::{PluginName, StepRef};
 use dsh_seam::message::{ContentBlock, FinishReason};
 use dsh_seam::waterfall::{Chain, Change, Innermost, RunContext, RunError};
 use dsh_seam::waterfalls::{Decision, StepSummary, TurnContinuation};
-use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
 use crate::inbox::{Cause, Due, Queued, TurnToken};
 use crate::journal::in_words;
 use crate::step::StepDone;
-use crate::stop::{Fail, Stop};
+use crate::stop::{Fail, Stop, guarded};
 
 /// Takes turns until the agent is disposed.
 pub(crate) async fn drive(core: Arc<Core>) {
@@ -40,15 +39,6 @@ pub(crate) async fn drive(core: Arc<Core>) {
                 }
             }
         }
-    }
-}
-
-/// Awaits `work` unless the token is cancelled first; the token is looked at before the work.
-pub(crate) async fn guarded<T>(token: &CancellationToken, work: impl Future<Output = T>) -> Result<T, Stop> {
-    tokio::select! {
-        biased;
-        () = token.cancelled() => Err(Stop::Cancelled),
-        done = work => Ok(done),
     }
 }
 
@@ -215,7 +205,6 @@ impl Core {
             failures.push(("plugin-failed".to_owned(), failed, Some(plugin.clone())));
         }
         for (code, message, plugin) in failures {
-            tracing::warn!("{message}");
             self.live(LiveEvent::AgentError(ErrorEvent { turn: 0, step: 0, message, code, plugin })).await;
         }
     }

@@ -9,7 +9,7 @@
 //! | `agent.rs` | make, hold and end an agent |
 //! | `inbox.rs` | two queues, the status and the turn's token under one lock |
 //! | `driver.rs` | turns |
-//! | `step.rs`, `batch.rs`, `stream.rs`, `call_ids.rs` | one step: request, answer, tools |
+//! | `step.rs`, `frames.rs`, `batch.rs`, `stream.rs`, `call_ids.rs` | one step: request, answer, tools |
 //! | `journal.rs`, `log_state.rs`, `repair.rs` | the log: the one way in, what it stands for, what it still owes |
 //! | `context.rs` | what a plugin can do |
 
@@ -19,6 +19,7 @@ mod call_ids;
 mod context;
 mod core;
 mod driver;
+mod frames;
 mod inbox;
 mod journal;
 mod log_state;

@@ -9,17 +9,16 @@ use dsh_seam::failure::{ModelFailure, Seam};
 use dsh_seam::ids::StepRef;
 use dsh_seam::llm::{ModelRequest, RequestedBy};
 use dsh_seam::message::{Chunk, ContentBlock, FinishReason, Message, Role, ToolSchema, Usage};
-use dsh_seam::view::{Frame, FrameHash, MessageList};
+use dsh_seam::view::{Frame, MessageList};
 use dsh_seam::waterfall::{Chain, Innermost, RunContext, RunError};
 use dsh_seam::waterfalls::{Recovery, Request, RequestError, StepResult};
 use futures::StreamExt;
 
 use crate::call_ids::make_unique;
 use crate::core::Core;
-use crate::driver::guarded;
 use crate::inbox::{Queued, TurnToken};
 use crate::options::Text;
-use crate::stop::Stop;
+use crate::stop::{Stop, guarded};
 
 /// How often one step may call the model: an outage is not waited out by one step.
 pub(crate) const MAX_ATTEMPTS: u32 = 10;
@@ -393,41 +392,5 @@ fn plus(left: Option<Usage>, right: Option<Usage>) -> Option<Usage> {
     match (left, right) {
         (Some(left), Some(right)) => Some(left.plus(right)),
         (left, right) => left.or(right),
-    }
-}
-
-/// Hash and schemas of what seldom changes from step to step.
-pub(crate) struct Frames {
-    pub(crate) sampling: Arc<dsh_seam::message::Sampling>,
-    last: std::sync::Mutex<Option<LastFrame>>,
-}
-
-struct LastFrame {
-    model: String,
-    sampling: dsh_seam::message::Sampling,
-    system: String,
-    tools: Vec<ToolSchema>,
-    hash: FrameHash,
-}
-
-impl Frames {
-    pub(crate) fn new(sampling: dsh_seam::message::Sampling) -> Self {
-        Self { sampling: Arc::new(sampling), last: std::sync::Mutex::default() }
-    }
-
-    fn hash(&self, frame: &Frame<'_>) -> FrameHash {
-        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(known) = &*last
-            && known.model == frame.model
-            && known.sampling == *frame.sampling
-            && known.system == frame.system
-            && known.tools == frame.tools
-        {
-            return known.hash.clone();
-        }
-        let hash = FrameHash::new(frame);
-        let (model, sampling, system) = (frame.model.to_owned(), frame.sampling.clone(), frame.system.to_owned());
-        *last = Some(LastFrame { model, sampling, system, tools: frame.tools.to_vec(), hash: hash.clone() });
-        hash
     }
 }

@@ -3,6 +3,7 @@
 use dsh_seam::failure::ModelFailure;
 use dsh_seam::ids::PluginName;
 use dsh_seam::waterfall::RunError;
+use tokio_util::sync::CancellationToken;
 
 use crate::journal::WRITE_FAILED;
 
@@ -50,5 +51,14 @@ impl From<RunError> for Stop {
 impl From<ModelFailure> for Stop {
     fn from(failure: ModelFailure) -> Self {
         Self::fail(failure.code, failure.message)
+    }
+}
+
+/// Awaits `work` unless the token is cancelled first; the token is looked at before the work.
+pub(crate) async fn guarded<T>(token: &CancellationToken, work: impl Future<Output = T>) -> Result<T, Stop> {
+    tokio::select! {
+        biased;
+        () = token.cancelled() => Err(Stop::Cancelled),
+        done = work => Ok(done),
     }
 }
