@@ -11,7 +11,7 @@
 
 mod path;
 
-pub use path::{NormalPath, normalise};
+pub use path::{NormalPath, normalise, normalise_slashes};
 
 use std::fmt;
 
@@ -96,6 +96,28 @@ impl Glob {
         self.alternatives.iter().any(|pattern| match pattern {
             Pattern::Text(tokens) => matches_tokens(tokens, text),
             Pattern::Path(segments) => matches_segments(segments, &split_path(text)),
+        })
+    }
+
+    /// Whether something below `path` could match. Only for a glob over paths.
+    pub fn reaches_below(&self, path: &str) -> bool {
+        self.alternatives.iter().any(|pattern| match pattern {
+            Pattern::Text(_) => true,
+            // What is left over can be matched by further names.
+            Pattern::Path(segments) => {
+                reached_segments(segments, &split_path(path)).iter().take(segments.len()).any(|reached| *reached)
+            }
+        })
+    }
+
+    /// Whether `path` and all below it surely match. Only for a glob over paths.
+    pub fn covers_below(&self, path: &str) -> bool {
+        self.alternatives.iter().any(|pattern| match pattern {
+            Pattern::Text(_) => false,
+            Pattern::Path(segments) => {
+                matches!(segments.last(), Some(Segment::Any))
+                    && reached_segments(segments, &split_path(path))[segments.len() - 1]
+            }
         })
     }
 }
@@ -247,6 +269,10 @@ fn skip_stars(tokens: &[Token], reached: &mut [bool]) {
 
 /// The same over segments, where `**` is the star.
 fn matches_segments(segments: &[Segment], path: &[&str]) -> bool {
+    reached_segments(segments, path)[segments.len()]
+}
+
+fn reached_segments(segments: &[Segment], path: &[&str]) -> Vec<bool> {
     let skip = |reached: &mut [bool]| {
         for (at, segment) in segments.iter().enumerate() {
             if reached[at] && matches!(segment, Segment::Any) {
@@ -268,7 +294,7 @@ fn matches_segments(segments: &[Segment], path: &[&str]) -> bool {
         skip(&mut next);
         reached = next;
     }
-    reached[segments.len()]
+    reached
 }
 
 #[cfg(test)]
@@ -308,6 +334,28 @@ mod tests {
         check_path("etc/*", &["etc/passwd"], &["/etc/passwd"]);
         check_path("src/{a,b/{c,d}}.rs", &["src/a.rs", "src/b/c.rs", "src/b/d.rs"], &["src/b.rs"]);
         check_path("?[!0-9]", &["1a", "é_"], &["11", "a"]);
+    }
+
+    fn check_below(pattern: &str, path: &str, reaches: bool, covers: bool) {
+        let glob = Glob::path(pattern).expect(pattern);
+        assert_eq!((glob.reaches_below(path), glob.covers_below(path)), (reaches, covers), "{pattern} {path}");
+    }
+
+    #[test]
+    fn below_a_path() {
+        check_below("secret/**", ".", true, false);
+        check_below("secret/**", "secret", true, true);
+        check_below("secret/**", "secret/a/b", true, true);
+        check_below("secret/**", "src", false, false);
+        check_below("secret", ".", true, false);
+        check_below("secret", "secret", false, false);
+        check_below("**", ".", true, true);
+        check_below("**/*.key", "src/a", true, false);
+        check_below("docs/*", "docs", true, false);
+        check_below("docs/*", "docs/a", false, false);
+        check_below("{a,b/**}", "b/c", true, true);
+        check_below("/etc/**", "etc", false, false);
+        check_below(".", ".", false, false);
     }
 
     #[test]

@@ -42,8 +42,13 @@ fn is_drive(segment: &str) -> bool {
 /// Normalises a path by its text alone: backslashes are slashes, `file://` goes, `.` and doubled slashes go, `..` takes the
 /// segment before it away; at the start of a relative path it stays.
 pub fn normalise(path: &str) -> NormalPath {
-    let path = path.trim().replace('\\', "/");
-    let path = path.strip_prefix("file://").unwrap_or(&path);
+    normalise_slashes(&path.replace('\\', "/"))
+}
+
+/// The same where a backslash is a character of a name.
+pub fn normalise_slashes(path: &str) -> NormalPath {
+    let path = path.trim();
+    let path = path.strip_prefix("file://").unwrap_or(path);
     let absolute = path.starts_with('/');
     let mut segments: Vec<&str> = Vec::new();
     for segment in path.split('/') {
@@ -92,6 +97,12 @@ mod tests {
         check("~/x", "~/x", true);
         check("file:///etc/x", "/etc/x", true);
         check("C:\\x", "C:/x", true);
+    }
+
+    #[test]
+    fn a_backslash_in_a_name() {
+        assert_eq!(normalise_slashes("a/b\\../../k").as_str(), "a/k");
+        assert_eq!(normalise("a/b\\../../k").as_str(), "k");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod arguments;
 mod command;
 mod rules;
+mod words;
 
 use dsh_sdk::{Failure, Guard, Plugin, Question, Step, ToolCall, ToolInfo, Verdict};
 use rules::{Action, Config, Judgement, Rules};
@@ -41,9 +42,10 @@ fn question(judgement: &Judgement, tool: &str) -> Question {
 
 fn denial(judgement: &Judgement, tool: &str) -> String {
     format!(
-        "`permission` denies this call of `{tool}`: {} says deny{}. Do not look for a way around it; choose another way or ask the user",
+        "`permission` denies this call of `{tool}`: {} says deny{}{}. Do not look for a way around it; choose another way or ask the user",
         judgement.reason,
-        judgement.about()
+        judgement.about(),
+        judgement.hint()
     )
 }
 
@@ -89,7 +91,7 @@ mod tests {
         );
         assert_eq!(
             verdict("write", r#"{"path":"a"}"#),
-            "ask: Allow `write`? | rule 3 (tool `write`) of `permission` asks, path `a` | Some(\"write path a\")"
+            "ask: Allow `write`? | rule 3 (tool `write`) of `permission` asks, path `a` | Some(\"write path \\\"a\\\"\")"
         );
         assert_eq!(
             verdict("shell", r#"{"command":"ls"}"#),

@@ -1,8 +1,8 @@
 //! Rules, and the judgement over a call.
 
-use crate::arguments::subjects;
-use crate::command::{is_plain, readings};
-use dsh_glob::{Glob, NormalPath};
+use crate::arguments::{PathSubject, subjects};
+use crate::command::CommandLine;
+use dsh_glob::Glob;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -28,6 +28,13 @@ pub struct Config {
     /// Of the matching rules the strictest wins, whatever their order.
     #[serde(default)]
     pub rules: Vec<RuleConfig>,
+    /// Globs over the names of tools that look at everything below their `path`, or at everything without one.
+    #[serde(default = "search_tools")]
+    pub search_tools: Vec<String>,
+}
+
+fn search_tools() -> Vec<String> {
+    vec!["grep".to_owned(), "glob".to_owned()]
 }
 
 fn ask() -> Action {
@@ -53,6 +60,7 @@ pub struct RuleConfig {
 pub struct Rules {
     default: Action,
     rules: Vec<Rule>,
+    search_tools: Vec<Glob>,
 }
 
 #[derive(Debug)]
@@ -80,22 +88,43 @@ pub struct Judgement {
     /// The rule, or that none matched.
     pub reason: String,
     path: Option<String>,
+    /// All paths of the call, sorted.
+    all_paths: Vec<String>,
+    /// Whether the call looks at all below the path.
+    below: bool,
     command: Option<String>,
+    /// Whether no rule's pattern but the way the command is written decided.
+    unclear: bool,
 }
 
 impl Judgement {
     /// `, path `a`` or `, command `ls`` or nothing.
     pub fn about(&self) -> String {
-        let path = self.path.as_ref().map(|path| format!(", path `{path}`")).unwrap_or_default();
+        let below = if self.below { " and all below it" } else { "" };
+        let path = self.path.as_ref().map(|path| format!(", path `{path}`{below}")).unwrap_or_default();
         let command = self.command.as_ref().map(|command| format!(", command `{command}`")).unwrap_or_default();
         path + &command
     }
 
-    /// What an answer "always" is kept for: this tool with this path and this command line.
+    /// What to do about it, as a sentence of its own, or nothing.
+    pub fn hint(&self) -> &'static str {
+        if self.unclear {
+            ". What it would run cannot be told from its text: name each program plainly"
+        } else if self.below {
+            ". It would look at what the rule is about: name a `path` that holds nothing of it"
+        } else {
+            ""
+        }
+    }
+
+    /// What an answer "always" is kept for: this tool with these paths and this command line, each as JSON, so that no text can look
+    /// like two.
     pub fn remember_key(&self, tool: &str) -> String {
-        let path = self.path.as_ref().map(|path| format!(" path {path}")).unwrap_or_default();
-        let command = self.command.as_ref().map(|command| format!(" command {command}")).unwrap_or_default();
-        format!("{tool}{path}{command}")
+        let quoted = |text: &String| serde_json::Value::from(text.as_str()).to_string();
+        let paths: String = self.all_paths.iter().map(|path| format!(" path {}", quoted(path))).collect();
+        let below = if self.below { " and below" } else { "" };
+        let command = self.command.as_ref().map(|command| format!(" command {}", quoted(command))).unwrap_or_default();
+        format!("{tool}{paths}{below}{command}")
     }
 }
 
@@ -104,15 +133,21 @@ impl Rules {
     pub fn new(config: Config) -> Result<Self, String> {
         let rules =
             config.rules.into_iter().enumerate().map(|(at, rule)| Rule::new(at + 1, rule)).collect::<Result<_, _>>()?;
-        Ok(Self { default: config.default, rules })
+        let search_tool = |name: &String| {
+            Glob::text(name).map_err(|error| format!("`search-tools`: `{name}` is not a glob: {error}"))
+        };
+        let search_tools = config.search_tools.iter().map(search_tool).collect::<Result<_, _>>()?;
+        Ok(Self { default: config.default, rules, search_tools })
     }
 
     /// Judges a call. Each path among the arguments is judged by itself and the strictest judgement holds: to be allowed, all of
     /// them must be.
     pub fn judge(&self, tool: &str, arguments: &str) -> Result<Judgement, String> {
-        let subjects = subjects(arguments)?;
-        let command = subjects.command.as_deref();
-        let paths: Vec<Option<&NormalPath>> =
+        let searches = self.search_tools.iter().any(|glob| glob.matches(tool));
+        let subjects = subjects(tool, arguments, searches)?;
+        let command = subjects.command.as_deref().map(CommandLine::new);
+        let command = command.as_ref();
+        let paths: Vec<Option<&PathSubject>> =
             if subjects.paths.is_empty() { vec![None] } else { subjects.paths.iter().map(Some).collect() };
         let mut strictest: Option<Judgement> = None;
         for path in paths {
@@ -121,21 +156,29 @@ impl Rules {
                 strictest = Some(judgement);
             }
         }
-        Ok(strictest.expect("invariant: there is at least one subject"))
+        let mut judgement = strictest.expect("invariant: there is at least one subject");
+        judgement.all_paths = subjects.paths.iter().map(|subject| subject.path.as_str().to_owned()).collect();
+        judgement.all_paths.sort();
+        Ok(judgement)
     }
 
-    fn judge_one(&self, tool: &str, path: Option<&NormalPath>, command: Option<&str>) -> Judgement {
+    fn judge_one(&self, tool: &str, path: Option<&PathSubject>, command: Option<&CommandLine>) -> Judgement {
         let matching = self.rules.iter().filter(|rule| rule.matches(tool, path, command));
         // `max_by_key` takes the last of equals; the first is what a reader of the rules expects.
-        let (action, reason) = match matching.rev().max_by_key(|rule| rule.action) {
+        let rule = matching.rev().max_by_key(|rule| rule.action);
+        let (action, reason) = match rule {
             Some(rule) => (rule.action, rule.label.clone()),
             None => (self.default, "no rule matches and the default".to_owned()),
         };
+        let by_command = rule.and_then(|rule| rule.command.as_ref()).zip(command);
         Judgement {
             action,
             reason,
-            path: path.map(|path| path.as_str().to_owned()),
-            command: command.map(str::to_owned),
+            path: path.map(|subject| subject.path.as_str().to_owned()),
+            all_paths: Vec::new(),
+            below: path.is_some_and(|subject| subject.below) && rule.is_some_and(|rule| rule.path.is_some()),
+            command: command.map(|command| command.text().to_owned()),
+            unclear: action != Action::Allow && by_command.is_some_and(|(glob, command)| !command.says(glob)),
         }
     }
 }
@@ -165,14 +208,14 @@ impl Rule {
     }
 
     /// A rule that names a path or a command matches only calls that have one.
-    fn matches(&self, tool: &str, path: Option<&NormalPath>, command: Option<&str>) -> bool {
+    fn matches(&self, tool: &str, path: Option<&PathSubject>, command: Option<&CommandLine>) -> bool {
         let tightens = self.action != Action::Allow;
+        let of_command = |glob: &Glob, command: &CommandLine| {
+            if tightens { command.may_be(glob) } else { command.is_surely(glob) }
+        };
         self.tool.matches(tool)
             && self.path.as_ref().is_none_or(|rule| path.is_some_and(|path| rule.matches(path, tightens)))
-            && self
-                .command
-                .as_ref()
-                .is_none_or(|glob| command.is_some_and(|command| matches_command(glob, command, tightens)))
+            && self.command.as_ref().is_none_or(|glob| command.is_some_and(|command| of_command(glob, command)))
     }
 }
 
@@ -183,22 +226,24 @@ impl PathRule {
     }
 
     /// A path that leaves the workspace by its text may still end in it, so a tightening rule looks at its tails too; a rule that
-    /// allows must have named the outside.
-    fn matches(&self, path: &NormalPath, tightens: bool) -> bool {
+    /// allows must have named the outside. Where all below a path is meant, a tightening rule matches when it could match some of it,
+    /// and a rule that allows when it matches all of it.
+    fn matches(&self, subject: &PathSubject, tightens: bool) -> bool {
+        let path = &subject.path;
+        let matches = |path: &str| match (subject.below, tightens) {
+            (false, _) => self.glob.matches(path),
+            (true, true) => self.glob.matches(path) || self.glob.reaches_below(path),
+            (true, false) => self.glob.covers_below(path),
+        };
         if !path.is_outside() {
-            return self.glob.matches(path.as_str());
+            return matches(path.as_str());
         }
         let first = path.as_str().split('/').next().unwrap_or_default();
-        let named = first == self.first && self.glob.matches(path.as_str());
-        named || (tightens && (self.glob.matches(path.as_str()) || path.tails().any(|tail| self.glob.matches(tail))))
+        let named = first == self.first && matches(path.as_str());
+        // The workspace, or a name like the rule's, may be anywhere below; only two absolute paths can be compared.
+        let anywhere = subject.below && !(first.is_empty() && self.first.is_empty());
+        named || (tightens && (anywhere || matches(path.as_str()) || path.tails().any(matches)))
     }
-}
-
-fn matches_command(glob: &Glob, command: &str, tightens: bool) -> bool {
-    if tightens {
-        return readings(command).iter().any(|reading| glob.matches(reading));
-    }
-    is_plain(command) && glob.matches(command.trim())
 }
 
 #[cfg(test)]
@@ -259,6 +304,53 @@ mod tests {
     }
 
     #[test]
+    fn a_search_is_judged_for_all_it_looks_at() {
+        let denied = rules(r#"{"default":"allow","rules":[{"tool":"*","path":"secret/**","action":"deny"}]}"#);
+        check(&denied, "grep", r#"{"pattern":"n"}"#, Deny);
+        check(&denied, "grep", r#"{"pattern":"n","path":"."}"#, Deny);
+        check(&denied, "grep", r#"{"pattern":"n","path":"secret/a"}"#, Deny);
+        check(&denied, "grep", r#"{"pattern":"n","path":"src/.."}"#, Deny);
+        check(&denied, "grep", r#"{"pattern":"n","path":"src"}"#, Allow);
+        check(&denied, "grep", r#"{"pattern":"n","glob":"secret/*"}"#, Deny);
+        check(&denied, "grep", r#"{"pattern":"n","glob":"k"}"#, Deny);
+        check(&denied, "glob", r#"{"pattern":"secret/*"}"#, Deny);
+        check(&denied, "glob", r#"{"pattern":"s*/*"}"#, Deny);
+        check(&denied, "glob", r#"{"pattern":"src/**"}"#, Allow);
+        check(&denied, "glob", r#"{"pattern":"**","path":"src"}"#, Allow);
+        check(&denied, "glob", r#"{"pattern":"**","path":".."}"#, Deny);
+        check(&denied, "glob", r#"{"pattern":"**","path":"/"}"#, Deny);
+        check(&denied, "list", r#"{"path":"."}"#, Allow);
+        check(&denied, "read", r#"{"path":"secret/x\\../../k"}"#, Deny);
+        check(&denied, "read", r#"{"path":"secret/x\\../k"}"#, Deny);
+        let asked = rules(r#"{"default":"allow","rules":[{"tool":"*","path":"**/*.key","action":"ask"}]}"#);
+        check(&asked, "grep", r#"{"pattern":"n","path":"src"}"#, Ask);
+        let allowed = rules(
+            r#"{"default":"deny","rules":[{"tool":"*","path":"docs/**","action":"allow"},{"tool":"*","path":"src/*","action":"allow"}]}"#,
+        );
+        check(&allowed, "grep", r#"{"pattern":"n","path":"docs"}"#, Allow);
+        check(&allowed, "grep", r#"{"pattern":"n","path":"docs/a/b"}"#, Allow);
+        check(&allowed, "glob", r#"{"pattern":"docs/a/*"}"#, Allow);
+        check(&allowed, "grep", r#"{"pattern":"n","path":"src"}"#, Deny);
+        check(&allowed, "grep", r#"{"pattern":"n","path":"src/a"}"#, Deny);
+        check(&allowed, "grep", r#"{"pattern":"n"}"#, Deny);
+        let other = rules(
+            r#"{"default":"allow","search-tools":["find*"],"rules":[{"tool":"*","path":"secret/**","action":"deny"}]}"#,
+        );
+        check(&other, "grep", r#"{"pattern":"n"}"#, Allow);
+        check(&other, "find-text", r#"{"path":"."}"#, Deny);
+    }
+
+    #[test]
+    fn always_is_kept_for_all_that_was_asked_about() {
+        let rules = rules("{}");
+        let key = |arguments: &str| rules.judge("copy", arguments).expect(arguments).remember_key("copy");
+        assert_eq!(key(r#"{"source":"b","target":"a"}"#), r#"copy path "a" path "b""#);
+        assert_ne!(key(r#"{"source":"b","target":"a"}"#), key(r#"{"source":"b","target":"c"}"#));
+        assert_ne!(key(r#"{"path":"a path b"}"#), key(r#"{"paths":["a","b"]}"#));
+        assert_eq!(key(r#"{"command":"ls \"a\""}"#), r#"copy command "ls \"a\"""#);
+    }
+
+    #[test]
     fn commands() {
         let rules = rules(
             r#"{"rules":[{"tool":"shell","command":"git *","action":"allow"},{"tool":"shell","command":"git push*","action":"deny"},
@@ -271,6 +363,9 @@ mod tests {
         check(&rules, "shell", r#"{"command":"git log $(id)"}"#, Ask);
         check(&rules, "shell", r#"{"command":"git status\nls"}"#, Ask);
         check(&rules, "shell", r#"{"command":"git status && rm -rf x"}"#, Deny);
+        check(&rules, "shell", r#"{"command":"rm${IFS}x"}"#, Deny);
+        check(&rules, "shell", r#"{"command":"git status; $x"}"#, Deny);
+        check(&rules, "shell", r#"{"command":"g''it status"}"#, Ask);
         check(&rules, "shell", r#"{"command":"ls"}"#, Ask);
         check(&rules, "other", r#"{"command":"git status"}"#, Ask);
         check(&rules, "shell", "{}", Ask);
@@ -293,7 +388,7 @@ mod tests {
             r#"{"rules":[{"tool":"a","paths":"b","action":"ask"}]}"#,
             "unknown field `paths`, expected one of `tool`, `path`, `command`, `action`",
         );
-        check(r#"{"rule":[]}"#, "unknown field `rule`, expected `default` or `rules`");
+        check(r#"{"rule":[]}"#, "unknown field `rule`, expected one of `default`, `rules`, `search-tools`");
         check(r#"{"rules":[{"action":"ask"}]}"#, "missing field `tool`");
         check(
             r#"{"rules":[{"tool":"a","action":"ask"},{"tool":"a","path":"[x","action":"ask"}]}"#,
