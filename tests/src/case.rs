@@ -75,8 +75,10 @@ impl Case {
     fn parse(text: &str) -> Result<Case, String> {
         // A flattened part and `deny_unknown_fields` exclude each other, so unknown keys are looked for here.
         let table: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
-        let then = table.get("then").and_then(toml::Value::as_array).into_iter().flatten().filter_map(toml::Value::as_table);
-        let unknown = table.keys().filter(|key| !CASE_KEYS.contains(&key.as_str()) && !RUN_KEYS.contains(&key.as_str()));
+        let then =
+            table.get("then").and_then(toml::Value::as_array).into_iter().flatten().filter_map(toml::Value::as_table);
+        let unknown =
+            table.keys().filter(|key| !CASE_KEYS.contains(&key.as_str()) && !RUN_KEYS.contains(&key.as_str()));
         let unknown = unknown.chain(then.flat_map(toml::Table::keys).filter(|key| !RUN_KEYS.contains(&key.as_str())));
         match unknown.into_iter().next() {
             Some(key) => Err(format!("unknown key `{key}`")),
@@ -96,7 +98,8 @@ const CASE_KEYS: &[&str] = &["about", "then", "files", "links", "whole-frame", "
 const RUN_KEYS: &[&str] = &["args", "stdin", "exit", "env", "show-files", "signal"];
 
 /// Commands of the program; any other first argument runs an agent.
-const COMMANDS: &[&str] = &["tool", "plugin", "session", "config", "doctor", "completions", "help", "--help", "-h", "--version", "-V"];
+const COMMANDS: &[&str] =
+    &["tool", "plugin", "session", "config", "doctor", "completions", "help", "--help", "-h", "--version", "-V"];
 
 impl Invocation {
     /// Whether it runs an agent, rather than one of the other commands.
@@ -106,7 +109,10 @@ impl Invocation {
 
     /// The value of an option, in either spelling.
     pub fn option(&self, name: &str) -> Option<&str> {
-        let at = self.args.iter().position(|arg| arg == name || arg.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))?;
+        let at = self
+            .args
+            .iter()
+            .position(|arg| arg == name || arg.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))?;
         match self.args[at].split_once('=') {
             Some((_, value)) => Some(value),
             None => self.args.get(at + 1).map(String::as_str),
@@ -142,7 +148,10 @@ mod tests {
 
     #[test]
     fn options_are_found_in_both_spellings() {
-        let run = |args: &[&str]| Invocation { args: args.iter().map(ToString::to_string).collect(), ..Invocation::default() };
+        let run = |args: &[&str]| Invocation {
+            args: args.iter().map(ToString::to_string).collect(),
+            ..Invocation::default()
+        };
         assert_eq!(run(&["--output", "jsonl", "hi"]).option("--output"), Some("jsonl"));
         assert_eq!(run(&["--output=jsonl", "hi"]).option("--output"), Some("jsonl"));
         assert_eq!(run(&["hi"]).option("--output"), None);

@@ -40,7 +40,8 @@ pub fn run_case(dir: &Path, update: bool) -> Result<(), String> {
 pub fn run(case: &Case, folder: &Path, expect_file: &Path, update: bool) -> Result<(), String> {
     let sandbox = Sandbox::new().map_err(|error| error.to_string())?;
     sandbox.fill(folder, case).map_err(|error| format!("the files of the case: {error}"))?;
-    let mut session = Running { normal: Normal::new(&sandbox, &case.replace)?, case, sandbox: &sandbox, problems: Vec::new() };
+    let mut session =
+        Running { normal: Normal::new(&sandbox, &case.replace)?, case, sandbox: &sandbox, problems: Vec::new() };
     let mut report = String::new();
     for (at, invocation) in case.invocations().enumerate() {
         report.push_str(&session.invoke(at, invocation)?);
@@ -94,9 +95,22 @@ impl Running<'_> {
         env.extend(invocation.env.iter().map(|(name, value)| (name.clone(), self.expand(value))));
         let signal = invocation.signal.as_ref().map(|signal| (signal.name.clone(), signal.after.clone()));
         let stdin = self.expand(invocation.stdin.as_deref().unwrap_or(""));
-        let outcome = host::run(&Run { args: all_args, env, dir: self.sandbox.workspace.clone(), stdin, signal, kill_after: None })?;
+        let outcome = host::run(&Run {
+            args: all_args,
+            env,
+            dir: self.sandbox.workspace.clone(),
+            stdin,
+            signal,
+            kill_after: None,
+        })?;
         if outcome.exit != invocation.exit {
-            self.problem(at, format!("exit status {}, `case.toml` says {}\nstandard error:\n{}", outcome.exit, invocation.exit, outcome.stderr));
+            self.problem(
+                at,
+                format!(
+                    "exit status {}, `case.toml` says {}\nstandard error:\n{}",
+                    outcome.exit, invocation.exit, outcome.stderr
+                ),
+            );
         }
         let after = self.logs(invocation);
         after.keys().filter(|id| !before.contains_key(*id)).for_each(|id| self.normal.session(id));
@@ -130,7 +144,15 @@ impl Running<'_> {
         logs
     }
 
-    fn check_logs(&mut self, at: usize, invocation: &Invocation, outcome: &Outcome, before: &BTreeMap<String, String>, after: &BTreeMap<String, String>, requests: &Path) {
+    fn check_logs(
+        &mut self,
+        at: usize,
+        invocation: &Invocation,
+        outcome: &Outcome,
+        before: &BTreeMap<String, String>,
+        after: &BTreeMap<String, String>,
+        requests: &Path,
+    ) {
         let requests = match log::json_lines(requests) {
             Ok(requests) => requests,
             Err(problem) => return self.problem(at, problem),
@@ -156,7 +178,11 @@ impl Running<'_> {
                 let printed = outcome.stdout.lines().filter(|line| line.contains("\"seq\":")).count();
                 let first = known.unwrap_or_else(|| log.lines.len().saturating_sub(printed));
                 if invocation.option("--log-requests").is_none() {
-                    found.extend(checks::requests::check(&log, if invocation.prints_events() { first } else { known.unwrap_or(0) }, &requests));
+                    found.extend(checks::requests::check(
+                        &log,
+                        if invocation.prints_events() { first } else { known.unwrap_or(0) },
+                        &requests,
+                    ));
                 }
                 if invocation.prints_events() {
                     let before = if invocation.option("--fork").is_some() { None } else { Some(known.unwrap_or(0)) };
@@ -168,7 +194,8 @@ impl Running<'_> {
     }
 
     fn print(&self, invocation: &Invocation, args: &[String], outcome: &Outcome) -> String {
-        let words: Vec<String> = std::iter::once("dsh-host").chain(args.iter().map(String::as_str)).map(quoted).collect();
+        let words: Vec<String> =
+            std::iter::once("dsh-host").chain(args.iter().map(String::as_str)).map(quoted).collect();
         let mut out = format!("$ {}\n", self.normal.apply(&words.join(" ")));
         if invocation.prints_events() {
             let frame = if self.case.whole_frame { Frame::Whole } else { Frame::Names };
@@ -182,7 +209,7 @@ impl Running<'_> {
         }
         out.push_str(&format!("[exit {}]\n", outcome.exit));
         for name in &invocation.show_files {
-            let shown = match std::fs::read_to_string(PathBuf::from(self.sandbox.place(&self.expand(name)))) {
+            let shown = match std::fs::read_to_string(self.sandbox.place(&self.expand(name))) {
                 Ok(text) => self.text(&text),
                 Err(error) => format!("({})\n", error.kind()),
             };
@@ -201,5 +228,9 @@ impl Running<'_> {
 /// A word as one would type it.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=#@,{}".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }

@@ -55,7 +55,9 @@ pub fn run_program(program: &Path, run: &Run) -> Result<Outcome, String> {
     let mut command = Command::new(program);
     command.args(&run.args).env_clear().envs(run.env.iter().cloned()).current_dir(&run.dir);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("{} does not start: {error}; build it with `cargo build --release -p dsh-host`", program.display()))?;
+    let mut child = command.spawn().map_err(|error| {
+        format!("{} does not start: {error}; build it with `cargo build --release -p dsh-host`", program.display())
+    })?;
     let mut stdin = child.stdin.take().expect("standard input is a pipe");
     let input = run.stdin.clone();
     // A run that ends before it has read its input closes the pipe, which is its right.
@@ -72,7 +74,9 @@ pub fn run_program(program: &Path, run: &Run) -> Result<Outcome, String> {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let stdout = text(stdout.join().expect("the reader does not panic").map_err(|error| error.to_string())?);
     let stderr = text(stderr.join().expect("the reader does not panic").map_err(|error| error.to_string())?);
-    let status = status.ok_or_else(|| format!("it did not end within {DEADLINE:?}\nstandard output:\n{stdout}\nstandard error:\n{stderr}"))?;
+    let status = status.ok_or_else(|| {
+        format!("it did not end within {DEADLINE:?}\nstandard output:\n{stdout}\nstandard error:\n{stderr}")
+    })?;
     Ok(Outcome { stdout, stderr, exit: code(status) })
 }
 
@@ -90,7 +94,11 @@ fn read_lines(from: impl Read, lines: &mpsc::Sender<String>) -> std::io::Result<
 }
 
 /// Waits for the end; none when the deadline passed and the process was killed.
-fn wait(child: &mut Child, run: &Run, printed: &mpsc::Receiver<String>) -> Result<Option<std::process::ExitStatus>, String> {
+fn wait(
+    child: &mut Child,
+    run: &Run,
+    printed: &mpsc::Receiver<String>,
+) -> Result<Option<std::process::ExitStatus>, String> {
     let start = Instant::now();
     let mut signal = run.signal.clone();
     loop {

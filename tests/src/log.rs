@@ -27,7 +27,9 @@ impl Log {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let mut entries = Vec::new();
         for (at, line) in lines.iter().enumerate() {
-            entries.push(serde_json::from_str::<Value>(line).map_err(|error| format!("line {} is not JSON: {error}", at + 1))?);
+            entries.push(
+                serde_json::from_str::<Value>(line).map_err(|error| format!("line {} is not JSON: {error}", at + 1))?,
+            );
         }
         if entries.is_empty() {
             return Err("there is no header".to_owned());
@@ -61,6 +63,8 @@ pub fn texts_in(dir: &Path) -> BTreeMap<String, String> {
 /// The lines of a file of JSON lines; empty when there is no such file.
 pub fn json_lines(path: &Path) -> Result<Vec<Value>, String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    let parse = |(at, line): (usize, &str)| serde_json::from_str(line).map_err(|error| format!("{} line {}: {error}", path.display(), at + 1));
+    let parse = |(at, line): (usize, &str)| {
+        serde_json::from_str(line).map_err(|error| format!("{} line {}: {error}", path.display(), at + 1))
+    };
     text.lines().enumerate().map(parse).collect()
 }

@@ -33,8 +33,13 @@ impl Normal {
             (r"thread '[^']*' \(\d+\) panicked at \S+:\d+:\d+", "thread panicked at PLACE"),
             (r"\(\d+ ms of it waiting", "(N ms of it waiting"),
         ];
-        let patterns = built_in.iter().map(|(pattern, with)| ((*pattern).to_owned(), (*with).to_owned())).chain(more.iter().cloned());
-        let compile = |(pattern, with): (String, String)| Regex::new(&pattern).map(|regex| (regex, with)).map_err(|error| error.to_string());
+        let patterns = built_in
+            .iter()
+            .map(|(pattern, with)| ((*pattern).to_owned(), (*with).to_owned()))
+            .chain(more.iter().cloned());
+        let compile = |(pattern, with): (String, String)| {
+            Regex::new(&pattern).map(|regex| (regex, with)).map_err(|error| error.to_string())
+        };
         Ok(Normal { literal, patterns: patterns.map(compile).collect::<Result<_, _>>()?, sessions: Vec::new() })
     }
 
@@ -57,7 +62,9 @@ impl Normal {
             let name = if at == 0 { "SESSION".to_owned() } else { format!("SESSION-{}", at + 1) };
             text = text.replace(id.as_str(), &name);
         }
-        self.patterns.iter().fold(text, |text, (pattern, with)| pattern.replace_all(&text, |_: &Captures<'_>| with.clone()).into_owned())
+        self.patterns.iter().fold(text, |text, (pattern, with)| {
+            pattern.replace_all(&text, |_: &Captures<'_>| with.clone()).into_owned()
+        })
     }
 }
 

@@ -22,7 +22,8 @@ impl Sandbox {
     pub fn new() -> std::io::Result<Sandbox> {
         let dir = tempfile::Builder::new().prefix("dsh-case-").tempdir()?;
         let root = dir.path().canonicalize()?;
-        let made = Sandbox { workspace: root.join("workspace"), case: root.join("case"), data: root.join("xdg/dsh"), dir };
+        let made =
+            Sandbox { workspace: root.join("workspace"), case: root.join("case"), data: root.join("xdg/dsh"), dir };
         for dir in [&made.workspace, &made.case, &made.data, &made.root().join("home"), &made.root().join("tmp")] {
             std::fs::create_dir_all(dir)?;
         }

@@ -22,10 +22,13 @@ fn replace() -> Vec<(String, String)> {
 
 /// Runs a case against a server with these replies; answers what the server was asked.
 fn check(name: &str, replies: Vec<Reply>, exit: i32, more: &[&str]) -> Vec<Received> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let server = runtime.block_on(ChatServer::start(replies));
     let base_url = server.base_url();
-    let args = ["--output", "jsonl", "--model", "compatible/test-model", "--base-url", &base_url].into_iter().chain(more.iter().copied());
+    let args = ["--output", "jsonl", "--model", "compatible/test-model", "--base-url", &base_url]
+        .into_iter()
+        .chain(more.iter().copied());
     let first = Invocation {
         args: args.map(str::to_owned).collect(),
         exit,
@@ -81,12 +84,19 @@ fn tool_call_in_pieces() {
     let reply = Reply::events([
         piece(json!({"index": 0, "id": "a", "type": "function", "function": {"name": "echo", "arguments": ""}})),
         piece(json!({"index": 0, "function": {"arguments": "{\"te"}})),
-        piece(json!({"index": 1, "id": "b", "type": "function", "function": {"name": "echo", "arguments": "{\"text\":\"two\"}"}})),
+        piece(
+            json!({"index": 1, "id": "b", "type": "function", "function": {"name": "echo", "arguments": "{\"text\":\"two\"}"}}),
+        ),
         piece(json!({"index": 0, "function": {"arguments": "xt\":\"one\"}"}})),
         finish("tool_calls"),
         usage(3, 4),
     ]);
-    check("tool_call_in_pieces", vec![reply.done(), Reply::text("done")], 0, &["--plugin", "echo", "--no-default-plugins", "go"]);
+    check(
+        "tool_call_in_pieces",
+        vec![reply.done(), Reply::text("done")],
+        0,
+        &["--plugin", "echo", "--no-default-plugins", "go"],
+    );
 }
 
 #[test]
@@ -172,18 +182,34 @@ fn never_retried_after_text() {
 
 #[test]
 fn never_retried_when_refused() {
-    let received = check("never_retried_when_refused", vec![Reply::status(400, "{\"error\":{\"message\":\"bad request\"}}"), Reply::text("never asked for")], 3, &["hello"]);
+    let received = check(
+        "never_retried_when_refused",
+        vec![Reply::status(400, "{\"error\":{\"message\":\"bad request\"}}"), Reply::text("never asked for")],
+        3,
+        &["hello"],
+    );
     assert_eq!(received.len(), 1);
 }
 
 #[test]
 fn stalled() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let server = runtime.block_on(ChatServer::start(vec![Reply::events([delta(json!({"content": "half"}))]).stall()]));
-    let config = format!("[providers.local]\nkind = \"compatible\"\nbase-url = \"{}\"\nidle-timeout-ms = 300\n", server.base_url());
-    let args = ["--output", "jsonl", "--config", "host.toml", "--model", "local/test-model", "--no-default-plugins", "hello"];
+    let config = format!(
+        "[providers.local]\nkind = \"compatible\"\nbase-url = \"{}\"\nidle-timeout-ms = 300\n",
+        server.base_url()
+    );
+    let args =
+        ["--output", "jsonl", "--config", "host.toml", "--model", "local/test-model", "--no-default-plugins", "hello"];
     let first = Invocation { args: args.map(str::to_owned).into(), exit: 3, ..Invocation::default() };
-    let case = Case { about: "a stream that stalls".into(), first, files: BTreeMap::from([("host.toml".into(), config)]), replace: replace(), ..Case::default() };
+    let case = Case {
+        about: "a stream that stalls".into(),
+        first,
+        files: BTreeMap::from([("host.toml".into(), config)]),
+        replace: replace(),
+        ..Case::default()
+    };
     let expectations = dsh_tests::root().join("tests/tests/http");
     if let Err(problems) = harness::run(&case, &expectations, &expectations.join("stalled.txt"), harness::update()) {
         panic!("{problems}");

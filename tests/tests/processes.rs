@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
+use dsh_testkit::transcript::{Frame, transcript};
 use dsh_tests::checks::shape;
 use dsh_tests::host::{self, Run};
 use dsh_tests::log::{self, Log};
 use dsh_tests::sandbox::Sandbox;
-use dsh_testkit::transcript::{Frame, transcript};
 
 fn sandbox(script: &str) -> (Sandbox, String) {
     let sandbox = Sandbox::new().expect("a folder");
@@ -41,8 +41,14 @@ struct Live {
 impl Live {
     fn start(sandbox: &Sandbox, args: &[&str]) -> Live {
         let mut command = Command::new(host::binary());
-        command.args(["--output", "jsonl"]).args(args).env_clear().envs(sandbox.environment()).current_dir(&sandbox.workspace);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        command
+            .args(["--output", "jsonl"])
+            .args(args)
+            .env_clear()
+            .envs(sandbox.environment())
+            .current_dir(&sandbox.workspace);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         Live { child, stdin, stdout, lines: Vec::new() }
@@ -56,7 +62,12 @@ impl Live {
     fn until(&mut self, kind: &str) {
         loop {
             let mut line = String::new();
-            assert_ne!(self.stdout.read_line(&mut line).expect("it prints"), 0, "no `{kind}` came:\n{}", self.lines.join("\n"));
+            assert_ne!(
+                self.stdout.read_line(&mut line).expect("it prints"),
+                0,
+                "no `{kind}` came:\n{}",
+                self.lines.join("\n")
+            );
             self.lines.push(line.trim_end().to_owned());
             if self.lines.last().is_some_and(|line| line.starts_with(&format!("{{\"type\":\"{kind}\""))) {
                 return;
@@ -75,7 +86,8 @@ impl Live {
 
 #[test]
 fn an_input_that_stays_open_is_served_while_the_agent_works() {
-    let (sandbox, model) = sandbox("{\"text\":\"first\"}\n{\"text\":\"second\",\"expect\":{\"lastUser\":\"more\",\"messages\":3}}\n");
+    let (sandbox, model) =
+        sandbox("{\"text\":\"first\"}\n{\"text\":\"second\",\"expect\":{\"lastUser\":\"more\",\"messages\":3}}\n");
     let mut live = Live::start(&sandbox, &["--model", &model, "--input", "jsonl"]);
     live.say("{\"send\":\"go\"}");
     live.until("turn/end");
@@ -93,7 +105,10 @@ fn an_input_that_stays_open_is_served_while_the_agent_works() {
 #[test]
 fn a_closed_output_is_dispose() {
     let (sandbox, model) = sandbox("{\"text\":\"never\",\"delayMs\":30000}\n");
-    let script = format!("'{}' --output jsonl --model '{model}' go | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}", host::binary().display());
+    let script = format!(
+        "'{}' --output jsonl --model '{model}' go | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}",
+        host::binary().display()
+    );
     let outcome = bash(&sandbox, &script);
     assert_eq!(outcome.exit, 130, "{}", outcome.stderr);
     let log = session(&sandbox, false);
@@ -107,7 +122,8 @@ fn a_session_has_one_writer() {
     live.until("request/sent");
     let id = session(&sandbox, true).id;
     let args = ["--output", "jsonl", "--model", "echo", "--resume", &id, "more"].map(str::to_owned).into();
-    let second = host::run(&Run { args, env: sandbox.environment(), dir: sandbox.workspace.clone(), ..Run::default() }).expect("it runs");
+    let second = host::run(&Run { args, env: sandbox.environment(), dir: sandbox.workspace.clone(), ..Run::default() })
+        .expect("it runs");
     assert_eq!((second.exit, second.stdout.as_str()), (2, ""), "{}", second.stderr);
     assert!(second.stderr.contains(&id), "{}", second.stderr);
     live.child.kill().expect("it runs");
@@ -127,7 +143,9 @@ fn a_full_disk_is_final_for_the_session() {
     // What is in the log is whole, and the session resumes.
     let log = session(&sandbox, true);
     let args = ["--output", "jsonl", "--model", "echo", "--resume", &log.id, "more"].map(str::to_owned).into();
-    let resumed = host::run(&Run { args, env: sandbox.environment(), dir: sandbox.workspace.clone(), ..Run::default() }).expect("it runs");
+    let resumed =
+        host::run(&Run { args, env: sandbox.environment(), dir: sandbox.workspace.clone(), ..Run::default() })
+            .expect("it runs");
     assert_eq!(resumed.exit, 0, "{}", resumed.stderr);
     session(&sandbox, false);
 }

@@ -55,7 +55,10 @@ pub fn transcript<'a>(lines: impl IntoIterator<Item = &'a str>, frame: Frame) ->
 
 fn are_twins(durable: &Value, live: &Value) -> bool {
     let kinds = (durable["type"].as_str().unwrap_or(""), live["type"].as_str().unwrap_or(""));
-    durable.get("seq").is_some() && TWINS.contains(&kinds) && durable["data"] == live["data"] && durable["agent"] == live["agent"]
+    durable.get("seq").is_some()
+        && TWINS.contains(&kinds)
+        && durable["data"] == live["data"]
+        && durable["agent"] == live["agent"]
 }
 
 fn shown(kind: &str, data: &Value, frame: Frame) -> String {
@@ -95,8 +98,14 @@ mod tests {
         let twin = r#"{"type":"agent/step-start","session":"s","agent":"main","data":{"turn":1,"step":1}}"#;
         let other = r#"{"type":"agent/step-start","session":"s","agent":"main","data":{"turn":1,"step":2}}"#;
         check(&format!("{start}\n{twin}"), "step/start {\"turn\":1,\"step\":1}\n~ agent/step-start\n");
-        check(&format!("{start}\n{other}"), "step/start {\"turn\":1,\"step\":1}\n~ agent/step-start {\"turn\":1,\"step\":2}\n");
-        check(&format!("{start}\n{twin}\n{twin}"), "step/start {\"turn\":1,\"step\":1}\n~ agent/step-start\n~ agent/step-start {\"turn\":1,\"step\":1}\n");
+        check(
+            &format!("{start}\n{other}"),
+            "step/start {\"turn\":1,\"step\":1}\n~ agent/step-start {\"turn\":1,\"step\":2}\n",
+        );
+        check(
+            &format!("{start}\n{twin}\n{twin}"),
+            "step/start {\"turn\":1,\"step\":1}\n~ agent/step-start\n~ agent/step-start {\"turn\":1,\"step\":1}\n",
+        );
         check(twin, "~ agent/step-start {\"turn\":1,\"step\":1}\n");
     }
 
@@ -107,12 +116,19 @@ mod tests {
 
     #[test]
     fn other_agents_are_named() {
-        check(r#"{"type":"agent/status","session":"s","agent":"sub","data":{"status":"idle"}}"#, "[sub] ~ agent/status {\"status\":\"idle\"}\n");
+        check(
+            r#"{"type":"agent/status","session":"s","agent":"sub","data":{"status":"idle"}}"#,
+            "[sub] ~ agent/status {\"status\":\"idle\"}\n",
+        );
     }
 
     #[test]
     fn a_frame_is_shortened_and_a_wrong_hash_is_not() {
-        let sent = |hash: &str| format!(r#"{{"type":"request/sent","seq":1,"time":2,"session":"s","agent":"main","data":{{"tools":[{{"name":"echo","description":"d","parameters":{{}}}}],"hash":"{hash}"}}}}"#);
+        let sent = |hash: &str| {
+            format!(
+                r#"{{"type":"request/sent","seq":1,"time":2,"session":"s","agent":"main","data":{{"tools":[{{"name":"echo","description":"d","parameters":{{}}}}],"hash":"{hash}"}}}}"#
+            )
+        };
         check(&sent(&"0a".repeat(32)), "request/sent {\"tools\":[\"echo\"],\"hash\":\"HASH\"}\n");
         check(&sent("0A"), "request/sent {\"tools\":[\"echo\"],\"hash\":\"0A\"}\n");
     }

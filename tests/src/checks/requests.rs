@@ -9,7 +9,8 @@ use crate::log::Log;
 /// `--log-requests`, in order.
 pub fn check(log: &Log, first: usize, lines: &[Value]) -> Vec<String> {
     let mut problems = Vec::new();
-    let mut lines: Vec<&Value> = lines.iter().filter(|line| line["by"] == "loop" && line["session"] == log.id.as_str()).collect();
+    let mut lines: Vec<&Value> =
+        lines.iter().filter(|line| line["by"] == "loop" && line["session"] == log.id.as_str()).collect();
     let mut history: Vec<Value> = Vec::new();
     let (mut system, mut tools) = (Value::Null, Value::Null);
     for (at, entry) in log.entries.iter().enumerate() {
@@ -21,7 +22,9 @@ pub fn check(log: &Log, first: usize, lines: &[Value]) -> Vec<String> {
         system = data.get("system").cloned().unwrap_or(system);
         tools = data.get("tools").cloned().unwrap_or(tools);
         let rebuilt = json!({"model": data["model"], "system": system, "messages": edited(&history, &data["edits"]), "tools": tools, "sampling": data["sampling"]});
-        let mut compare = |problem: Option<String>| problems.extend(problem.map(|problem| format!("seq {at} (`request/sent`): {problem}")));
+        let mut compare = |problem: Option<String>| {
+            problems.extend(problem.map(|problem| format!("seq {at} (`request/sent`): {problem}")))
+        };
         compare(differs("hash", &data["hash"], &json!(hash(&rebuilt))));
         compare(differs("messages", &data["messages"], &json!(rebuilt["messages"].as_array().map_or(0, Vec::len))));
         if at >= first {
@@ -37,7 +40,12 @@ pub fn check(log: &Log, first: usize, lines: &[Value]) -> Vec<String> {
             }
         }
     }
-    problems.extend(lines.iter().map(|line| format!("`--log-requests` has a line without `request/sent`: turn {}, step {}, attempt {}", line["turn"], line["step"], line["attempt"])));
+    problems.extend(lines.iter().map(|line| {
+        format!(
+            "`--log-requests` has a line without `request/sent`: turn {}, step {}, attempt {}",
+            line["turn"], line["step"], line["attempt"]
+        )
+    }));
     problems
 }
 
@@ -49,7 +57,10 @@ fn differs(what: &str, found: &Value, rebuilt: &Value) -> Option<String> {
 fn was_cancelled(log: &Log, at: usize) -> bool {
     let end = (at..log.entries.len()).find(|at| log.kind(*at) == "turn/end");
     let chunk = log.entries.get(at + 1).is_some_and(|next| next["type"] == "assistant/chunk");
-    !chunk && end.is_none_or(|end| matches!(log.entries[end]["data"]["reason"]["type"].as_str(), Some("aborted" | "disposed" | "interrupted")))
+    !chunk
+        && end.is_none_or(|end| {
+            matches!(log.entries[end]["data"]["reason"]["type"].as_str(), Some("aborted" | "disposed" | "interrupted"))
+        })
 }
 
 /// The model's view, as lifecycle says it.
@@ -58,7 +69,11 @@ fn apply(history: &mut Vec<Value>, kind: &str, data: &Value) {
         "user/message" | "steering/message" | "context/message" => push(history, "user", data["content"].clone()),
         "assistant/message" if data["turn"] != 0 => push(history, "assistant", data["content"].clone()),
         "tool/result" if data["turn"] != 0 => {
-            push(history, "user", json!([{"type": "tool-result", "callId": data["callId"], "content": data["content"], "isError": data["isError"]}]));
+            push(
+                history,
+                "user",
+                json!([{"type": "tool-result", "callId": data["callId"], "content": data["content"], "isError": data["isError"]}]),
+            );
         }
         "compaction/applied" => splice(history, data),
         _ => {}
@@ -93,7 +108,9 @@ fn edited(history: &[Value], edits: &Value) -> Vec<Value> {
 /// SHA-256(frame ‖ chain), chainᵢ = SHA-256(chainᵢ₋₁ ‖ message i), all as canonical JSON.
 fn hash(request: &Value) -> String {
     let canonical = |value: &Value| serde_json_canonicalizer::to_vec(value).expect("JSON values have a canonical form");
-    let link = |chain: [u8; 32], message: &Value| Sha256::new().chain_update(chain).chain_update(canonical(message)).finalize().into();
+    let link = |chain: [u8; 32], message: &Value| {
+        Sha256::new().chain_update(chain).chain_update(canonical(message)).finalize().into()
+    };
     let chain = request["messages"].as_array().into_iter().flatten().fold([0; 32], link);
     let frame = json!({"model": request["model"], "sampling": request["sampling"], "system": request["system"], "tools": request["tools"]});
     let digest = Sha256::new().chain_update(canonical(&frame)).chain_update(chain).finalize();
@@ -150,13 +167,31 @@ mod tests {
 
     #[test]
     fn differences_are_found() {
-        check_doctored(|log, _| log.entries[3]["data"]["hash"] = json!("00"), &["seq 3 (`request/sent`): `hash` is \"00\""]);
-        check_doctored(|log, _| log.entries[3]["data"]["messages"] = json!(2), &["seq 3 (`request/sent`): `messages` is 2, rebuilt"]);
-        check_doctored(|_, lines| lines[0]["messages"][0]["content"][0]["text"] = json!("ho"), &["seq 3 (`request/sent`): `messages` is [{"]);
+        check_doctored(
+            |log, _| log.entries[3]["data"]["hash"] = json!("00"),
+            &["seq 3 (`request/sent`): `hash` is \"00\""],
+        );
+        check_doctored(
+            |log, _| log.entries[3]["data"]["messages"] = json!(2),
+            &["seq 3 (`request/sent`): `messages` is 2, rebuilt"],
+        );
+        check_doctored(
+            |_, lines| lines[0]["messages"][0]["content"][0]["text"] = json!("ho"),
+            &["seq 3 (`request/sent`): `messages` is [{"],
+        );
         check_doctored(|_, lines| lines[1]["system"] = json!("x"), &["seq 12 (`request/sent`): `system` is \"x\""]);
-        check_doctored(|_, lines| lines[0]["sampling"] = json!({"temperature": 1}), &["seq 3 (`request/sent`): `sampling` is"]);
-        check_doctored(|_, lines| drop(lines.remove(1)), &["seq 12 (`request/sent`): `--log-requests` has no line for it"]);
-        check_doctored(|_, lines| lines.push(lines[1].clone()), &["`--log-requests` has a line without `request/sent`: turn 1, step 2, attempt 1"]);
+        check_doctored(
+            |_, lines| lines[0]["sampling"] = json!({"temperature": 1}),
+            &["seq 3 (`request/sent`): `sampling` is"],
+        );
+        check_doctored(
+            |_, lines| drop(lines.remove(1)),
+            &["seq 12 (`request/sent`): `--log-requests` has no line for it"],
+        );
+        check_doctored(
+            |_, lines| lines.push(lines[1].clone()),
+            &["`--log-requests` has a line without `request/sent`: turn 1, step 2, attempt 1"],
+        );
         let message = |log: &mut Log, _: &mut Vec<Value>| log.entries[8]["data"]["content"][0]["text"] = json!("HO");
         check_doctored(message, &["seq 12 (`request/sent`): `hash`", "seq 12 (`request/sent`): `messages`"]);
     }
@@ -175,7 +210,11 @@ mod tests {
     fn messages_that_say_nothing_are_skipped() {
         let mut history = Vec::new();
         apply(&mut history, "assistant/message", &json!({"turn": 1, "content": []}));
-        apply(&mut history, "assistant/message", &json!({"turn": 1, "content": [{"type": "text", "text": ""}, {"type": "reasoning", "text": "hm"}]}));
+        apply(
+            &mut history,
+            "assistant/message",
+            &json!({"turn": 1, "content": [{"type": "text", "text": ""}, {"type": "reasoning", "text": "hm"}]}),
+        );
         apply(&mut history, "tool/result", &json!({"turn": 0, "callId": "c", "content": [], "isError": false}));
         assert!(history.is_empty());
     }

@@ -7,13 +7,23 @@ const SECRET: &[&str] = &["KEY", "SECRET", "TOKEN", "PASSWORD"];
 
 /// What is wrong; empty when nothing is. `texts`: what was printed, each with its name. `dir` is searched with all below it, but for the
 /// files in `given`, which the case itself wrote.
-pub fn check<'a>(env: impl IntoIterator<Item = (&'a str, &'a str)>, texts: &[(&str, &str)], dir: &Path, given: &[PathBuf]) -> Vec<String> {
+pub fn check<'a>(
+    env: impl IntoIterator<Item = (&'a str, &'a str)>,
+    texts: &[(&str, &str)],
+    dir: &Path,
+    given: &[PathBuf],
+) -> Vec<String> {
     let mut problems = Vec::new();
     for (name, value) in env {
         if value.is_empty() || !SECRET.iter().any(|end| name.ends_with(end)) {
             continue;
         }
-        problems.extend(texts.iter().filter(|(_, text)| text.contains(value)).map(|(what, _)| format!("the value of `{name}` is in {what}")));
+        problems.extend(
+            texts
+                .iter()
+                .filter(|(_, text)| text.contains(value))
+                .map(|(what, _)| format!("the value of `{name}` is in {what}")),
+        );
         for path in files(dir) {
             let bytes = std::fs::read(&path).unwrap_or_default();
             if !given.contains(&path) && bytes.windows(value.len()).any(|window| window == value.as_bytes()) {

@@ -25,7 +25,15 @@ pub fn check(log: &Log, killed: bool) -> Vec<String> {
 fn lines(log: &Log) -> Vec<String> {
     let mut problems = Vec::new();
     let header = &log.header;
-    if header["type"] != "session/header" || header["version"] != 1 || header["id"] != log.id.as_str() || !header["agent"].is_string() || !header["workspace"].is_string() || header.get("model").is_none() || !header["host"].is_string() || header.get("created").is_none() {
+    if header["type"] != "session/header"
+        || header["version"] != 1
+        || header["id"] != log.id.as_str()
+        || !header["agent"].is_string()
+        || !header["workspace"].is_string()
+        || header.get("model").is_none()
+        || !header["host"].is_string()
+        || header.get("created").is_none()
+    {
         problems.push(format!("not the promised header: {header}"));
     }
     let mut last_time = 0;
@@ -106,7 +114,9 @@ impl Shape {
                 self.step = None;
                 Ok(())
             }
-            "plugin/failed" => must(data["turn"] == 0 || data["turn"].as_u64() <= Some(self.last_turn), "a turn that has not begun"),
+            "plugin/failed" => {
+                must(data["turn"] == 0 || data["turn"].as_u64() <= Some(self.last_turn), "a turn that has not begun")
+            }
             "error" => {
                 self.at_turn(data)?;
                 must(self.step.is_none(), "the step is still open")?;
@@ -178,7 +188,10 @@ impl Shape {
     fn turn_start(&mut self, data: &Value) -> Check {
         must(self.turn.is_none(), "a turn is open")?;
         must(data["turn"] == self.last_turn + 1, "not the next turn's number")?;
-        must(self.unanswered.first() == Some(&data["trigger"]["source"]), "its source is not that of its first message")?;
+        must(
+            self.unanswered.first() == Some(&data["trigger"]["source"]),
+            "its source is not that of its first message",
+        )?;
         self.unanswered.clear();
         self.last_turn += 1;
         self.turn = Some(self.last_turn);
@@ -200,7 +213,14 @@ impl Shape {
         must(self.step.is_none(), "a step is open")?;
         must(data["step"] == self.last_step + 1, "not the next step's number")?;
         self.last_step += 1;
-        *self = Shape { step: Some(self.last_step), attempt: 0, sent: false, message: false, calls: Vec::new(), ..std::mem::take(self) };
+        *self = Shape {
+            step: Some(self.last_step),
+            attempt: 0,
+            sent: false,
+            message: false,
+            calls: Vec::new(),
+            ..std::mem::take(self)
+        };
         Ok(())
     }
 
@@ -219,7 +239,13 @@ impl Shape {
         self.message = true;
         let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
         let calls = data["content"].as_array().into_iter().flatten().filter(|block| block["type"] == "tool-call");
-        let call = |block: &Value| Call { id: text(&block["id"]), name: text(&block["name"]), arguments: text(&block["arguments"]), called: false, answered: false };
+        let call = |block: &Value| Call {
+            id: text(&block["id"]),
+            name: text(&block["name"]),
+            arguments: text(&block["arguments"]),
+            called: false,
+            answered: false,
+        };
         self.calls = calls.map(call).collect();
         must(data.get("interrupted").is_none() || self.calls.is_empty(), "an interrupted message with calls")?;
         let mut ids: Vec<&str> = self.calls.iter().map(|call| call.id.as_str()).collect();
@@ -231,7 +257,12 @@ impl Shape {
     fn call(&mut self, data: &Value) -> Check {
         self.at_step(data)?;
         let next = self.calls.iter_mut().find(|call| !call.called).ok_or("the message has no further call")?;
-        must(data["callId"] == next.id.as_str() && data["name"] == next.name.as_str() && data["arguments"] == next.arguments.as_str(), "not the message's next call")?;
+        must(
+            data["callId"] == next.id.as_str()
+                && data["name"] == next.name.as_str()
+                && data["arguments"] == next.arguments.as_str(),
+            "not the message's next call",
+        )?;
         next.called = true;
         Ok(())
     }
@@ -320,17 +351,31 @@ mod tests {
         check_events(|events| events.swap(8, 9), &["seq 8 (`steering/message`): a tool call has no result yet"]);
         check_events(|events| events.swap(14, 15), &["seq 14 (`turn/end`): a step is open"]);
         check_events(|events| events[11].1["step"] = json!(3), &["seq 11 (`step/start`): not the next step's number"]);
-        check_events(|events| events[7].1["arguments"] = json!("{ }"), &["seq 7 (`tool/call`): not the message's next call"]);
-        check_events(|events| events[5].1["content"][0]["id"] = json!(""), &["seq 5 (`assistant/message`): a call without id"]);
-        let asked = |events: &mut Events| events.insert(8, ("approval/asked", json!({"turn": 1, "step": 1, "callId": "c1", "id": "approval-1"})));
+        check_events(
+            |events| events[7].1["arguments"] = json!("{ }"),
+            &["seq 7 (`tool/call`): not the message's next call"],
+        );
+        check_events(
+            |events| events[5].1["content"][0]["id"] = json!(""),
+            &["seq 5 (`assistant/message`): a call without id"],
+        );
+        let asked = |events: &mut Events| {
+            events.insert(8, ("approval/asked", json!({"turn": 1, "step": 1, "callId": "c1", "id": "approval-1"})))
+        };
         check_events(asked, &["a question was never decided"]);
     }
 
     #[test]
     fn an_error_and_its_reason_go_together() {
         let error = ("error", json!({"turn": 1, "step": 2, "message": "m", "code": "c"}));
-        check_events(|events| events.insert(15, error.clone()), &["seq 16 (`turn/end`): reason `error` and the event `error` go together"]);
-        check_events(|events| events[15].1["reason"]["type"] = json!("error"), &["seq 15 (`turn/end`): reason `error` and the event `error` go together"]);
+        check_events(
+            |events| events.insert(15, error.clone()),
+            &["seq 16 (`turn/end`): reason `error` and the event `error` go together"],
+        );
+        check_events(
+            |events| events[15].1["reason"]["type"] = json!("error"),
+            &["seq 15 (`turn/end`): reason `error` and the event `error` go together"],
+        );
         check_events(|events| events.insert(14, error.clone()), &["seq 14 (`error`): the step is still open"]);
     }
 
@@ -353,7 +398,13 @@ mod tests {
         check_log(&|log| log.entries[3]["seq"] = json!(4), "line 5 has seq 4, not 3");
         check_log(&|log| log.entries[15]["time"] = json!(3), "seq 15: its time 3 is before 24");
         check_log(&|log| log.entries[2]["session"] = json!("t"), "seq 2: it is of session \"t\" and agent \"main\"");
-        check_log(&|log| log.entries[2]["more"] = json!(1), "seq 2: its members are [\"type\", \"seq\", \"time\", \"session\", \"agent\", \"data\", \"more\"]");
-        check_log(&|log| log.header = json!({"type": "session/header", "version": 1, "agent": "main"}), "not the promised header: {\"type\":\"session/header\",\"version\":1,\"agent\":\"main\"}");
+        check_log(
+            &|log| log.entries[2]["more"] = json!(1),
+            "seq 2: its members are [\"type\", \"seq\", \"time\", \"session\", \"agent\", \"data\", \"more\"]",
+        );
+        check_log(
+            &|log| log.header = json!({"type": "session/header", "version": 1, "agent": "main"}),
+            "not the promised header: {\"type\":\"session/header\",\"version\":1,\"agent\":\"main\"}",
+        );
     }
 }

@@ -27,12 +27,20 @@ pub fn check(log: &Log, before: Option<usize>, stdout: &str) -> Vec<String> {
     }
     let start = log.lines.len().saturating_sub(printed.len());
     if let Some(at) = (0..printed.len()).find(|at| log.lines.get(start + at).is_none_or(|line| line != printed[*at])) {
-        problems.push(format!("standard output and the log differ: printed `{}`, logged `{}`", printed[at], log.lines.get(start + at).map_or("nothing", String::as_str)));
+        problems.push(format!(
+            "standard output and the log differ: printed `{}`, logged `{}`",
+            printed[at],
+            log.lines.get(start + at).map_or("nothing", String::as_str)
+        ));
     }
     if let Some(before) = before
         && before + printed.len() != log.lines.len()
     {
-        problems.push(format!("the log grew from {before} to {} entries, and {} were printed", log.lines.len(), printed.len()));
+        problems.push(format!(
+            "the log grew from {before} to {} entries, and {} were printed",
+            log.lines.len(),
+            printed.len()
+        ));
     }
     problems
 }
@@ -45,7 +53,10 @@ mod tests {
     fn check_doctored(doctor: impl Fn(&mut Vec<String>), before: Option<usize>, expect: &[&str]) {
         let log = log(events());
         let mut lines = log.lines.clone();
-        lines.insert(0, r#"{"type":"agent/status","session":"s","agent":"main","data":{"status":"running"}}"#.to_owned());
+        lines.insert(
+            0,
+            r#"{"type":"agent/status","session":"s","agent":"main","data":{"status":"running"}}"#.to_owned(),
+        );
         doctor(&mut lines);
         let found = check(&log, before, &lines.join("\n"));
         assert_eq!(found.len(), expect.len(), "{found:#?}");
@@ -63,10 +74,26 @@ mod tests {
 
     #[test]
     fn differences_are_found() {
-        check_doctored(|lines| drop(lines.remove(5)), Some(0), &["standard output and the log differ", "the log grew from 0 to 16 entries, and 15 were printed"]);
-        check_doctored(|lines| drop(lines.remove(1)), Some(0), &["the log grew from 0 to 16 entries, and 15 were printed"]);
-        check_doctored(|lines| lines[5] = lines[5].replace(',', ", "), Some(0), &["standard output and the log differ"]);
+        check_doctored(
+            |lines| drop(lines.remove(5)),
+            Some(0),
+            &["standard output and the log differ", "the log grew from 0 to 16 entries, and 15 were printed"],
+        );
+        check_doctored(
+            |lines| drop(lines.remove(1)),
+            Some(0),
+            &["the log grew from 0 to 16 entries, and 15 were printed"],
+        );
+        check_doctored(
+            |lines| lines[5] = lines[5].replace(',', ", "),
+            Some(0),
+            &["standard output and the log differ"],
+        );
         check_doctored(|lines| lines.push("warning: x".into()), Some(0), &["line 18 of standard output is not JSON"]);
-        check_doctored(|lines| lines[0] = r#"{"type":"agent/status","data":{}}"#.into(), Some(0), &["line 1 of standard output has the members [\"type\", \"data\"]"]);
+        check_doctored(
+            |lines| lines[0] = r#"{"type":"agent/status","data":{}}"#.into(),
+            Some(0),
+            &["line 1 of standard output has the members [\"type\", \"data\"]"],
+        );
     }
 }
