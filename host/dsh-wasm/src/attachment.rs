@@ -106,8 +106,14 @@ impl Attachment {
         if before >= MAX_LEASES { Err(Fault::Limit(Bound::Leases(MAX_LEASES).to_string())) } else { Ok(lease) }
     }
 
-    /// Calls the guest in an instance of this turn, and commits the state that it set if it answered no failure.
-    async fn run<T, Fut>(&self, terms: Terms<'_>, body: impl FnOnce(Box<Instance>) -> Fut) -> Result<Answered<T>, Fault>
+    /// Calls the guest in an instance of this turn and reads its answer. Only an answer that can be read and is no failure commits the
+    /// state that the call set; an instance whose answer is ill-formed is not used again.
+    async fn run<T, U, Fut>(
+        &self,
+        terms: Terms<'_>,
+        body: impl FnOnce(Box<Instance>) -> Fut,
+        read: impl FnOnce(T) -> Result<U, Fault>,
+    ) -> Result<Answered<U>, Fault>
     where
         Fut: Future<Output = (Box<Instance>, wasmtime::Result<Answered<T>>)>,
     {
@@ -123,6 +129,10 @@ impl Attachment {
             None => Box::pin(self.fresh(terms, profile)).await?,
         };
         let Returned { value, mut instance, reusable } = self.mold.call(armed, body).await?;
+        let value = match value {
+            Ok(answer) => Ok(read(answer)?),
+            Err(failure) => Err(failure),
+        };
         let (changes, depth) = self.changes(&mut instance, value.is_ok());
         if reusable && !narrowed && turn == self.turn.load(Ordering::Relaxed) {
             self.idle().push(instance);
@@ -200,15 +210,19 @@ impl Listener<Request> for Attachment {
         next: Next<Request>,
     ) -> Result<(), PluginError> {
         let at = convert::step(cx.at);
-        let answer = self.run(self.terms(Seam::Request, &cx.cancel), |mut it| async move {
-            let Instance { store, guests } = &mut *it;
-            let handles = &mut store.data_mut().handles;
-            let answer = match (handles.give(LlmRequest(draft.clone())), handles.give(RequestNext(next, draft))) {
-                (Ok(request), Ok(next)) => guest(&guests.request).call_handle(store, at, request, next).await,
-                (Err(error), _) | (_, Err(error)) => Err(wasmtime::Error::new(error)),
-            };
-            (it, answer)
-        });
+        let answer = self.run(
+            self.terms(Seam::Request, &cx.cancel),
+            |mut it| async move {
+                let Instance { store, guests } = &mut *it;
+                let handles = &mut store.data_mut().handles;
+                let answer = match (handles.give(LlmRequest(draft.clone())), handles.give(RequestNext(next, draft))) {
+                    (Ok(request), Ok(next)) => guest(&guests.request).call_handle(store, at, request, next).await,
+                    (Err(error), _) | (_, Err(error)) => Err(wasmtime::Error::new(error)),
+                };
+                (it, answer)
+            },
+            Ok,
+        );
         self.settled(Seam::Request, answer.await)
     }
 }
@@ -222,15 +236,19 @@ impl Listener<RequestError> for Attachment {
         next: Next<RequestError>,
     ) -> Result<Recovery, PluginError> {
         let (at, failed) = (convert::step(cx.at), convert::request_failure(&cx.about));
-        let answer = self.run(self.terms(Seam::RequestError, &cx.cancel), |mut it| async move {
-            let Instance { store, guests } = &mut *it;
-            let answer = match store.data_mut().handles.give(RequestErrorNext(next)) {
-                Ok(next) => guest(&guests.request_error).call_handle(store, at, &failed, next).await,
-                Err(error) => Err(wasmtime::Error::new(error)),
-            };
-            (it, answer)
-        });
-        self.settled(Seam::RequestError, answer.await).map(convert::recovery_in)
+        let answer = self.run(
+            self.terms(Seam::RequestError, &cx.cancel),
+            |mut it| async move {
+                let Instance { store, guests } = &mut *it;
+                let answer = match store.data_mut().handles.give(RequestErrorNext(next)) {
+                    Ok(next) => guest(&guests.request_error).call_handle(store, at, &failed, next).await,
+                    Err(error) => Err(wasmtime::Error::new(error)),
+                };
+                (it, answer)
+            },
+            |answer| Ok(convert::recovery_in(answer)),
+        );
+        self.settled(Seam::RequestError, answer.await)
     }
 }
 
@@ -244,27 +262,32 @@ impl Listener<StepResult> for Attachment {
     ) -> Result<Arc<Message>, PluginError> {
         let at = convert::step(cx.at);
         let message = convert::message(&given);
-        let answer = self.run(self.terms(Seam::StepResult, &cx.cancel), |mut it| async move {
-            let Instance { store, guests } = &mut *it;
-            let answer = match store.data_mut().handles.give(StepResultNext(next, given)) {
-                Ok(next) => {
-                    let known = next.rep();
-                    let answer = guest(&guests.step_result).call_handle(&mut *store, at, &message, next).await;
-                    let known = Resource::<StepResultNext>::new_borrow(known);
-                    // Gone when the guest dropped its `next`; then every answer counts as a new message, and is compared by the loop.
-                    let known = store.data_mut().handles.get(&known).map(|known| known.1.clone()).ok();
-                    answer.map(|answer| answer.map(|message| (message, known)))
-                }
-                Err(error) => Err(wasmtime::Error::new(error)),
-            };
-            (it, answer)
-        });
-        let (message, known) = self.settled(Seam::StepResult, answer.await)?;
-        let message = match known {
-            Some(known) => passed_on("message", message, &known),
-            None => convert::message_in("message", message).map(Arc::new),
-        };
-        message.map_err(|ill| self.error(Seam::StepResult, Fault::ill_formed(&ill)))
+        let answer = self.run(
+            self.terms(Seam::StepResult, &cx.cancel),
+            |mut it| async move {
+                let Instance { store, guests } = &mut *it;
+                let answer = match store.data_mut().handles.give(StepResultNext(next, given)) {
+                    Ok(next) => {
+                        let known = next.rep();
+                        let answer = guest(&guests.step_result).call_handle(&mut *store, at, &message, next).await;
+                        let known = Resource::<StepResultNext>::new_borrow(known);
+                        // Gone when the guest dropped its `next`; then every answer counts as a new message, and is compared by the loop.
+                        let known = store.data_mut().handles.get(&known).map(|known| known.1.clone()).ok();
+                        answer.map(|answer| answer.map(|message| (message, known)))
+                    }
+                    Err(error) => Err(wasmtime::Error::new(error)),
+                };
+                (it, answer)
+            },
+            |(message, known)| {
+                let message = match known {
+                    Some(known) => passed_on("message", message, &known),
+                    None => convert::message_in("message", message).map(Arc::new),
+                };
+                message.map_err(|ill| Fault::ill_formed(&ill))
+            },
+        );
+        self.settled(Seam::StepResult, answer.await)
     }
 }
 
@@ -278,15 +301,21 @@ impl Listener<TurnContinuation> for Attachment {
     ) -> Result<Decision, PluginError> {
         let (at, summary, proposal) =
             (convert::step(cx.at), convert::step_summary(&cx.about), convert::decision(&proposal));
-        let answer = self.run(self.terms(Seam::TurnContinuation, &cx.cancel), |mut it| async move {
-            let Instance { store, guests } = &mut *it;
-            let answer = match store.data_mut().handles.give(TurnContinuationNext(next)) {
-                Ok(next) => guest(&guests.turn_continuation).call_handle(store, at, &summary, &proposal, next).await,
-                Err(error) => Err(wasmtime::Error::new(error)),
-            };
-            (it, answer)
-        });
-        self.settled(Seam::TurnContinuation, answer.await).map(convert::decision_in)
+        let answer = self.run(
+            self.terms(Seam::TurnContinuation, &cx.cancel),
+            |mut it| async move {
+                let Instance { store, guests } = &mut *it;
+                let answer = match store.data_mut().handles.give(TurnContinuationNext(next)) {
+                    Ok(next) => {
+                        guest(&guests.turn_continuation).call_handle(store, at, &summary, &proposal, next).await
+                    }
+                    Err(error) => Err(wasmtime::Error::new(error)),
+                };
+                (it, answer)
+            },
+            |answer| Ok(convert::decision_in(answer)),
+        );
+        self.settled(Seam::TurnContinuation, answer.await)
     }
 }
 
@@ -302,33 +331,36 @@ impl Listener<ToolsExecute> for Attachment {
         let call = convert::tool_call(&given.call);
         let tool = (cx.about.find)(&given.call.name).as_ref().map(convert::tool_info);
         let behind = ExecuteNext { next, profile: given.profile.clone(), given };
-        let answer = self.run(self.terms(Seam::Execute, &cx.cancel), |mut it| async move {
-            let Instance { store, guests } = &mut *it;
-            let answer = match store.data_mut().handles.give(behind) {
-                Ok(next) => guest(&guests.execute).call_handle(&mut *store, at, &call, tool.as_ref(), next).await,
-                Err(error) => Err(wasmtime::Error::new(error)),
-            };
-            // The outcome behind a handle is taken while the handle is alive.
-            let answer = answer.and_then(|answer| match answer {
-                Ok(tool_types::Answer::Pass(handle)) => {
-                    let outcome = store.data_mut().handles.get(&handle)?.0.clone();
-                    store.data_mut().handles.dropped(handle.rep());
-                    Ok(Ok(Answer::Passed(outcome)))
+        let answer = self.run(
+            self.terms(Seam::Execute, &cx.cancel),
+            |mut it| async move {
+                let Instance { store, guests } = &mut *it;
+                let answer = match store.data_mut().handles.give(behind) {
+                    Ok(next) => guest(&guests.execute).call_handle(&mut *store, at, &call, tool.as_ref(), next).await,
+                    Err(error) => Err(wasmtime::Error::new(error)),
+                };
+                // The outcome behind a handle is taken while the handle is alive.
+                let answer = answer.and_then(|answer| match answer {
+                    Ok(tool_types::Answer::Pass(handle)) => {
+                        let outcome = store.data_mut().handles.get(&handle)?.0.clone();
+                        store.data_mut().handles.dropped(handle.rep());
+                        Ok(Ok(Answer::Passed(outcome)))
+                    }
+                    Ok(tool_types::Answer::Replace(outcome)) => Ok(Ok(Answer::New(outcome))),
+                    Err(failure) => Ok(Err(failure)),
+                });
+                (it, answer)
+            },
+            |answer| match answer {
+                Answer::Passed(outcome) => Ok(outcome),
+                Answer::New(outcome) => {
+                    let name = &self.mold.core.name;
+                    let outcome = convert::outcome_in(name, outcome).map_err(|ill| Fault::ill_formed(&ill))?;
+                    Ok(Arc::new(outcome.by(name.clone())))
                 }
-                Ok(tool_types::Answer::Replace(outcome)) => Ok(Ok(Answer::New(outcome))),
-                Err(failure) => Ok(Err(failure)),
-            });
-            (it, answer)
-        });
-        match self.settled(Seam::Execute, answer.await)? {
-            Answer::Passed(outcome) => Ok(outcome),
-            Answer::New(outcome) => {
-                let name = &self.mold.core.name;
-                let outcome = convert::outcome_in(name, outcome)
-                    .map_err(|ill| self.error(Seam::Execute, Fault::ill_formed(&ill)))?;
-                Ok(Arc::new(outcome.by(name.clone())))
-            }
-        }
+            },
+        );
+        self.settled(Seam::Execute, answer.await)
     }
 }
 
@@ -348,12 +380,16 @@ impl Guard for Attachment {
         cancel: &CancellationToken,
     ) -> Result<Verdict, PluginError> {
         let (at, call, tool) = (convert::step(at), convert::tool_call(call), convert::tool_info(tool));
-        let answer = self.run(self.terms(Seam::Guard, cancel), |mut it| async move {
-            let Instance { store, guests } = &mut *it;
-            let answer = guest(&guests.guard).call_check(store, at, &call, &tool).await;
-            (it, answer)
-        });
-        self.settled(Seam::Guard, answer.await).map(convert::verdict_in)
+        let answer = self.run(
+            self.terms(Seam::Guard, cancel),
+            |mut it| async move {
+                let Instance { store, guests } = &mut *it;
+                let answer = guest(&guests.guard).call_check(store, at, &call, &tool).await;
+                (it, answer)
+            },
+            |answer| Ok(convert::verdict_in(answer)),
+        );
+        self.settled(Seam::Guard, answer.await)
     }
 }
 
@@ -371,16 +407,18 @@ impl ToolProvider for Attachment {
         if let Some(timeout) = timeout {
             terms.budget.wall = timeout;
         }
-        let answer = self.run(terms, |mut it| async move {
-            let Instance { store, guests } = &mut *it;
-            let answer = guest(&guests.provider).call_call_tool(store, at, &call).await;
-            (it, answer)
-        });
+        let answer = self.run(
+            terms,
+            |mut it| async move {
+                let Instance { store, guests } = &mut *it;
+                let answer = guest(&guests.provider).call_call_tool(store, at, &call).await;
+                (it, answer)
+            },
+            |outcome| convert::outcome_in(&self.mold.core.name, outcome).map_err(|ill| Fault::ill_formed(&ill)),
+        );
         let name = &self.mold.core.name;
         match answer.await {
-            Ok(Ok(outcome)) => {
-                convert::outcome_in(name, outcome).map_err(|ill| self.error(Seam::Provider, Fault::ill_formed(&ill)))
-            }
+            Ok(Ok(outcome)) => Ok(outcome),
             // To the model, a failure is the same as an outcome with `is-error` and that code.
             Ok(Err(failure)) => Ok(Outcome::error(convert::outcome_code(name, Some(&failure.code)), failure.message)),
             Err(Fault::Aborted) => Ok(Outcome::error("aborted", "the turn was aborted and the tool was stopped")),
@@ -401,13 +439,16 @@ fn profile_timeout(profile: &Profile) -> Option<Duration> {
 impl Sections for Attachment {
     async fn sections(&self, at: StepRef, cancel: &CancellationToken) -> Result<Vec<Section>, PluginError> {
         let at = convert::step(at);
-        let answer = self.run(self.terms(Seam::Section, cancel), |mut it| async move {
-            let Instance { store, guests } = &mut *it;
-            let answer = guest(&guests.section).call_sections(store, at).await;
-            (it, answer)
-        });
-        let parts = self.settled(Seam::Section, answer.await)?;
-        Ok(parts.into_iter().map(convert::part_in).collect())
+        let answer = self.run(
+            self.terms(Seam::Section, cancel),
+            |mut it| async move {
+                let Instance { store, guests } = &mut *it;
+                let answer = guest(&guests.section).call_sections(store, at).await;
+                (it, answer)
+            },
+            |parts| Ok(parts.into_iter().map(convert::part_in).collect()),
+        );
+        self.settled(Seam::Section, answer.await)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `session/observer` and `session/flush`: one instance of their own per agent, one call at a time, until the session is detached.
 //!
-//! A notification that comes while the instance is busy (the plugin's own append made another plugin append) waits its turn and is
-//! delivered before the one under way returns. When the instance failed, the next one first gets all entries since the last flush that
+//! A notification that comes while the instance is busy (the plugin's own append made another plugin append, or it is flushing) waits its
+//! turn and is delivered before the call under way returns. When the instance failed, the next one first gets all entries since the last flush that
 //! went well, so that what an observer keeps in memory is there in `flush`.
 
 use std::collections::VecDeque;
@@ -42,6 +42,11 @@ impl Observing {
         *self = Self { closed: true, busy: self.busy, ..Self::default() };
     }
 
+    /// What a new instance must be told before anything else: all since the last good flush, when the one before it was lost.
+    fn to_tell_again(&mut self) -> Vec<Arc<Entry>> {
+        if std::mem::take(&mut self.lost) { self.since_flush.iter().cloned().collect() } else { Vec::new() }
+    }
+
     fn keep(&mut self, entries: &[Arc<Entry>]) {
         self.since_flush.extend(entries.iter().cloned());
         let over = self.since_flush.len().saturating_sub(MAX_KEPT_ENTRIES);
@@ -49,7 +54,7 @@ impl Observing {
     }
 }
 
-/// The observing instance is in use; it counts as lost unless it is put back.
+/// The observing instance is in use; it counts as lost unless it is put back. What waits stays, and is told to the next one.
 struct Busy<'a> {
     attachment: &'a Attachment,
     put_back: bool,
@@ -57,11 +62,10 @@ struct Busy<'a> {
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        let mut observing = self.attachment.observing();
-        observing.busy = false;
         if !self.put_back {
+            let mut observing = self.attachment.observing();
+            observing.busy = false;
             observing.lost = true;
-            observing.waiting.clear();
         }
     }
 }
@@ -97,52 +101,51 @@ impl Attachment {
         Ok(instance)
     }
 
-    /// Tells the entries, and whatever came meanwhile.
+    /// Tells the entries, and whatever waits or comes meanwhile, in order.
     async fn observe(&self, entries: &[Arc<Entry>], depth: u32) -> Result<(), Fault> {
         let again = {
             let mut observing = self.observing();
             if observing.closed {
                 return Ok(());
             }
+            if observing.waiting.len() < MAX_WAITING {
+                observing.waiting.push_back((entries.to_vec(), depth));
+            }
             if observing.busy {
-                if observing.waiting.len() < MAX_WAITING {
-                    observing.waiting.push_back((entries.to_vec(), depth));
-                }
                 return Ok(());
             }
             observing.busy = true;
-            // Read before the new ones are added: those are told below.
-            let again: Vec<_> = if std::mem::take(&mut observing.lost) {
-                observing.since_flush.iter().cloned().collect()
-            } else {
-                Vec::new()
-            };
-            if self.mold.indices.has(Seam::Flush) {
-                observing.keep(entries);
-            }
-            again
+            observing.to_tell_again()
         };
-        let mut busy = Busy { attachment: self, put_back: false };
+        let busy = Busy { attachment: self, put_back: false };
         let terms = Terms::new(&self.mold.core, Call::new(Seam::Observer), false, None);
         let mut instance = self.observing_instance(&terms).await?;
         if !again.is_empty() {
             instance = self.tell(instance, &again, depth).await?;
         }
-        instance = self.tell(instance, entries, depth).await?;
+        self.work_off(instance, busy).await
+    }
+
+    /// Tells what waits; the instance is put back in the moment when nothing does.
+    async fn work_off(&self, mut instance: Box<Instance>, mut busy: Busy<'_>) -> Result<(), Fault> {
         loop {
-            let Some((entries, depth)) = self.observing().waiting.pop_front() else { break };
-            if self.mold.indices.has(Seam::Flush) {
-                self.observing().keep(&entries);
-            }
+            let (entries, depth) = {
+                let mut observing = self.observing();
+                let Some((entries, depth)) = observing.waiting.pop_front() else {
+                    busy.put_back = true;
+                    observing.busy = false;
+                    if !observing.closed {
+                        observing.instance = Some(instance);
+                    }
+                    return Ok(());
+                };
+                if self.mold.indices.has(Seam::Flush) {
+                    observing.keep(&entries);
+                }
+                (entries, depth)
+            };
             instance = self.tell(instance, &entries, depth).await?;
         }
-        busy.put_back = true;
-        let mut observing = self.observing();
-        if !observing.closed {
-            observing.instance = Some(instance);
-        }
-        drop(observing);
-        Ok(())
     }
 
     async fn flush_now(&self) -> Result<Result<(), crate::bindings::dsh::llm::llm_types::Failure>, Fault> {
@@ -153,11 +156,9 @@ impl Attachment {
                 return Ok(Ok(()));
             }
             observing.busy = true;
-            let lost = std::mem::take(&mut observing.lost);
-            let all: Vec<_> = if lost { observing.since_flush.iter().cloned().collect() } else { Vec::new() };
-            (all, observing.since_flush.len())
+            (observing.to_tell_again(), observing.since_flush.len())
         };
-        let mut busy = Busy { attachment: self, put_back: false };
+        let busy = Busy { attachment: self, put_back: false };
         let terms = Terms::new(&self.mold.core, Call::new(Seam::Flush), false, None);
         let mut instance = self.observing_instance(&terms).await?;
         if !again.is_empty() && self.mold.indices.has(Seam::Observer) {
@@ -170,18 +171,13 @@ impl Attachment {
         });
         let Returned { value, mut instance, .. } = flushed.await?;
         let (changes, depth) = self.changes(&mut instance, value.is_ok());
-        busy.put_back = true;
-        {
+        if value.is_ok() {
             let mut observing = self.observing();
-            if value.is_ok() {
-                let told = kept.min(observing.since_flush.len());
-                observing.since_flush.drain(..told);
-            }
-            if !observing.closed {
-                observing.instance = Some(instance);
-            }
+            let told = kept.min(observing.since_flush.len());
+            observing.since_flush.drain(..told);
         }
         self.commit(changes, depth).await?;
+        self.work_off(instance, busy).await?;
         Ok(value)
     }
 }
