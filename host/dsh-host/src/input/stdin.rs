@@ -50,11 +50,17 @@ impl Stdin {
         self.pieces.try_recv().ok()
     }
 
-    /// The whole of it as one text.
+    /// The whole of it as one text; no more than one message may hold.
     pub async fn read_whole(mut self) -> std::io::Result<String> {
         let mut bytes = Vec::new();
         while let Some(piece) = self.next().await {
             bytes.extend(piece?);
+            if bytes.len() > dsh_loop::MAX_MESSAGE_BYTES {
+                let most = dsh_loop::MAX_MESSAGE_BYTES;
+                return Err(std::io::Error::other(format!(
+                    "it has more than {most} bytes, the most that one message may have"
+                )));
+            }
         }
         String::from_utf8(bytes).map_err(|_| std::io::Error::other("standard input is not UTF-8"))
     }

@@ -8,6 +8,9 @@ use dsh_seam::llm::{ChunkStream, Model, ModelRequest};
 
 use super::Sink;
 
+/// The code of a request that was not sent, because it could not be written down.
+pub(super) const LOG_FAILED: &str = "log-failed";
+
 /// A file of JSON lines, flushed per line.
 pub(super) struct Lines {
     what: &'static str,
@@ -19,13 +22,12 @@ impl Lines {
         Self { what, sink: Mutex::new(sink) }
     }
 
-    /// Writes one line whole. A failure does not stop the run: the file is there for whoever looks on.
-    pub fn write(&self, mut line: String) {
+    /// Writes one line whole. The failure is a sentence for a person.
+    pub fn write(&self, mut line: String) -> Result<(), String> {
         line.push('\n');
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = sink.write_all(line.as_bytes()).and_then(|()| sink.flush()) {
-            tracing::error!("the file of `{}` could not be written: {error}", self.what);
-        }
+        let written = sink.write_all(line.as_bytes()).and_then(|()| sink.flush());
+        written.map_err(|error| format!("the file of `{}` could not be written: {error}", self.what))
     }
 }
 
@@ -45,7 +47,10 @@ impl Logged {
 impl Model for Logged {
     async fn stream(&self, request: Arc<ModelRequest>) -> Result<ChunkStream, ModelFailure> {
         let line = serde_json::to_string(&*request).expect("a request has string keys and finite numbers");
-        self.lines.write(line);
+        // Whoever asks for the log relies on it: what cannot be written down is not sent.
+        self.lines
+            .write(line)
+            .map_err(|problem| ModelFailure::new(LOG_FAILED, format!("the request was not sent: {problem}")))?;
         self.model.stream(request).await
     }
 }

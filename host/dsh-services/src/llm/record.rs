@@ -57,7 +57,10 @@ impl Drop for Line {
                 json!({ "chunks": chunks, "error": error(failure), "afterChunks": after })
             }
         };
-        self.lines.write(line.to_string());
+        // The answer has been given; the next request will find the same.
+        if let Err(problem) = self.lines.write(line.to_string()) {
+            tracing::error!("{problem}");
+        }
     }
 }
 
