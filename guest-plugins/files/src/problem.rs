@@ -29,6 +29,10 @@ pub enum Problem {
     NotAFile {
         path: String,
     },
+    /// A pipe, a socket, a device: it may never end, or never answer.
+    NotRegular {
+        path: String,
+    },
     NotADirectory {
         path: String,
     },
@@ -69,7 +73,7 @@ impl Problem {
             Self::Outside { .. } | Self::LinkOutside { .. } => "files-outside",
             Self::NotGranted { .. } => "files-not-granted",
             Self::NotFound { .. } => "files-not-found",
-            Self::NotAFile { .. } | Self::NotADirectory { .. } => "files-wrong-kind",
+            Self::NotAFile { .. } | Self::NotRegular { .. } | Self::NotADirectory { .. } => "files-wrong-kind",
             Self::Binary { .. } => "files-binary",
             Self::TooLarge { .. } => "files-too-large",
             Self::NoSuchLine { .. } => "files-no-such-line",
@@ -95,6 +99,7 @@ impl fmt::Display for Problem {
                 write!(f, "`{path}` is refused: `{link}` is a symbolic link that leads out of what is granted; {hint}")
             }
             Self::NotFound { path, hint } => write!(f, "`{path}` does not exist{hint}"),
+            Self::NotRegular { path } => write!(f, "`{path}` is no regular file but a pipe, a socket or a device"),
             Self::NotAFile { path } => write!(f, "`{path}` is a directory, not a file; use `list`"),
             Self::NotADirectory { path } => write!(f, "`{path}` is not a directory"),
             Self::Binary { path } => write!(f, "`{path}` is not a text file (it is not UTF-8 text)"),

@@ -23,11 +23,14 @@ pub fn read(root: &Root, path: &str, start_line: Option<u64>, lines: Option<u64>
     some_lines(root, &place, file, start_line.unwrap_or(1).max(1), lines.unwrap_or(u64::MAX))
 }
 
-/// Opens a file, and refuses a directory.
+/// Opens a file, and refuses a directory and what a read might wait for without end.
 fn open(root: &Root, place: &Place) -> Result<(File, u64), Problem> {
     let metadata = root.metadata(place)?;
     if metadata.is_dir() {
         return Err(Problem::NotAFile { path: place.shown.clone() });
+    }
+    if !metadata.is_file() {
+        return Err(Problem::NotRegular { path: place.shown.clone() });
     }
     let file = File::open(&place.real).map_err(|error| root.explain(place, Verb::Read, &error))?;
     Ok((file, metadata.len()))
@@ -137,5 +140,17 @@ mod tests {
         std::fs::create_dir(dir.path().join("d")).expect("a directory");
         let got = read(&root(dir.path()), "d", None, None).map_err(|problem| problem.to_string());
         assert_eq!(got, Err("`d` is a directory, not a file; use `list`".to_owned()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_regular_file_is_not_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).expect("a socket");
+        let root = crate::root::tests::root(dir.path());
+        let expect = "`socket` is no regular file but a pipe, a socket or a device";
+        assert_eq!(read(&root, "socket", None, None).map_err(|problem| problem.to_string()), Err(expect.to_owned()));
+        let written = crate::write::write(&root, "socket", "x").map_err(|problem| problem.to_string());
+        assert_eq!(written, Err(expect.to_owned()));
     }
 }

@@ -14,6 +14,9 @@ pub fn write(root: &Root, path: &str, content: &str) -> Result<String, Problem> 
     if place.real.is_dir() || place.shown == "." {
         return Err(Problem::NotAFile { path: place.shown });
     }
+    if place.real.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(Problem::NotRegular { path: place.shown });
+    }
     make_parents(root, &place)?;
     let existed = place.real.symlink_metadata().is_ok();
     replace(root, &place, content)?;
