@@ -195,7 +195,7 @@ impl Core {
         if let Err(message) = self.journal.flush().await {
             failures.push(("flush-failed".to_owned(), message, None));
         }
-        for (plugin, flush) in &self.seams().flushes {
+        for (plugin, flush) in self.seams().flushes.iter().filter(|(plugin, _)| !self.journal.is_off(plugin)) {
             let deadline = self.options.deadlines.flush;
             let failed = match tokio::time::timeout(deadline, flush.flush()).await {
                 Ok(Ok(())) => continue,

@@ -335,6 +335,12 @@ impl Journal {
         let _ = self.append_at(failed_event(at, None, &error), depth + 1, true).await;
     }
 
+    /// Whether the plugin's observer failed so often that it is off for this run; then it has nothing to flush either.
+    pub(crate) fn is_off(&self, plugin: &PluginName) -> bool {
+        let watchers = self.observers.get().map(Vec::as_slice).unwrap_or_default();
+        watchers.iter().any(|watcher| watcher.plugin == *plugin && watcher.off.load(Ordering::Relaxed))
+    }
+
     /// Makes the log durable, within the deadline for a flush.
     pub(crate) async fn flush(&self) -> Result<(), String> {
         if self.is_dead() {

@@ -4,7 +4,7 @@
 //! dropped at the end of the turn. Observer and flush share one instance of their own until the session is detached. No lock is held while
 //! a guest runs.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -355,7 +355,7 @@ impl Listener<ToolsExecute> for Attachment {
                 Answer::Passed(outcome) => Ok(outcome),
                 Answer::New(outcome) => {
                     let name = &self.mold.core.name;
-                    let outcome = convert::outcome_in(name, outcome).map_err(|ill| Fault::ill_formed(&ill))?;
+                    let outcome = convert::outcome_in(name, outcome, false).map_err(|ill| Fault::ill_formed(&ill))?;
                     Ok(Arc::new(outcome.by(name.clone())))
                 }
             },
@@ -401,7 +401,9 @@ impl ToolProvider for Attachment {
 
     async fn call(&self, cx: &ToolContext, call: ToolCall) -> Result<Outcome, PluginError> {
         let (at, call) = (convert::step(cx.at), convert::tool_call(&call));
-        let of_call = Call { tool: Some(Box::new(cx.clone())), ..Call::new(Seam::Provider) };
+        let refused = Arc::new(AtomicBool::new(false));
+        let tool = Some(Box::new(cx.clone()));
+        let of_call = Call { tool, refused: Some(refused.clone()), ..Call::new(Seam::Provider) };
         let mut terms = Terms::new(&self.mold.core, of_call, true, Some(&cx.cancel));
         let timeout = profile_timeout(&cx.profile).filter(|timeout| *timeout < terms.budget.wall);
         if let Some(timeout) = timeout {
@@ -414,13 +416,16 @@ impl ToolProvider for Attachment {
                 let answer = guest(&guests.provider).call_call_tool(store, at, &call).await;
                 (it, answer)
             },
-            |outcome| convert::outcome_in(&self.mold.core.name, outcome).map_err(|ill| Fault::ill_formed(&ill)),
+            |outcome| {
+                let refused = refused.load(Ordering::Relaxed);
+                convert::outcome_in(&self.mold.core.name, outcome, refused).map_err(|ill| Fault::ill_formed(&ill))
+            },
         );
         let name = &self.mold.core.name;
         match answer.await {
             Ok(Ok(outcome)) => Ok(outcome),
             // To the model, a failure is the same as an outcome with `is-error` and that code.
-            Ok(Err(failure)) => Ok(Outcome::error(convert::outcome_code(name, Some(&failure.code)), failure.message)),
+            Ok(Err(failure)) => Ok(Outcome::error(convert::outcome_code(name, Some(&failure.code), refused.load(Ordering::Relaxed)), failure.message)),
             Err(Fault::Aborted) => Ok(Outcome::error("aborted", "the turn was aborted and the tool was stopped")),
             Err(Fault::Overtime(_)) if timeout.is_some() => {
                 let ms = timeout.unwrap_or_default().as_millis();

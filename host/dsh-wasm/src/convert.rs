@@ -427,18 +427,19 @@ pub(crate) fn definition_in(n: usize, definition: tools::Definition) -> Result<s
 
 /// An outcome of a plugin. It may say `denied` or a code of its own that begins with its name and a `-`; any other code becomes
 /// `tool-failed`, and an outcome that is no error has none.
-pub(crate) fn outcome_in(plugin: &seam::PluginName, outcome: tools::Outcome) -> Result<seam::Outcome> {
+/// `refused`: the host refused the plugin a capability in this call.
+pub(crate) fn outcome_in(plugin: &seam::PluginName, outcome: tools::Outcome, refused: bool) -> Result<seam::Outcome> {
     let content = result_blocks_in("outcome.content", outcome.content)?;
-    let code = outcome.is_error.then(|| outcome_code(plugin, outcome.code.as_deref()));
+    let code = outcome.is_error.then(|| outcome_code(plugin, outcome.code.as_deref(), refused));
     Ok(seam::Outcome { content, is_error: outcome.is_error, code, plugin: None })
 }
 
-/// A code that a plugin may set, or `tool-failed`.
-pub(crate) fn outcome_code(plugin: &seam::PluginName, code: Option<&str>) -> String {
+/// A code that a plugin may set, the host's `not-granted` that it hands on, or `tool-failed`.
+pub(crate) fn outcome_code(plugin: &seam::PluginName, code: Option<&str>, refused: bool) -> String {
     let own =
         |code: &str| code.strip_prefix(plugin.as_str()).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_code);
     match code {
-        Some(code) if code == "denied" || own(code) => code.to_owned(),
+        Some(code) if code == "denied" || own(code) || (refused && code == "not-granted") => code.to_owned(),
         _ => "tool-failed".to_owned(),
     }
 }
@@ -604,7 +605,7 @@ mod tests {
     #[test]
     fn codes_of_plugins_cannot_pass_for_the_hosts() {
         let name = seam::PluginName::new("permission").expect("valid");
-        let check = |code: Option<&str>, expect: &str| assert_eq!(outcome_code(&name, code), expect, "{code:?}");
+        let check = |code: Option<&str>, expect: &str| assert_eq!(outcome_code(&name, code, false), expect, "{code:?}");
         check(Some("denied"), "denied");
         check(Some("permission-rule"), "permission-rule");
         check(Some("permission"), "tool-failed");

@@ -1,6 +1,7 @@
 //! What a store holds for its one instance, and the one way in which host imports reach it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
@@ -64,11 +65,13 @@ pub(crate) struct Call {
     pub pending: Pending,
     /// Set inside `call-tool`.
     pub tool: Option<Box<ToolContext>>,
+    /// Set inside `call-tool`: whether the host refused a capability meanwhile.
+    pub refused: Option<Arc<AtomicBool>>,
 }
 
 impl Call {
     pub(crate) fn new(seam: Seam) -> Self {
-        Self { seam, depth: 0, host_calls: 0, reports: 0, handed_over: 0, pending: Pending::default(), tool: None }
+        Self { seam, depth: 0, host_calls: 0, reports: 0, handed_over: 0, pending: Pending::default(), tool: None, refused: None }
     }
 }
 
@@ -138,6 +141,9 @@ impl GuestState {
     /// The session, if there is one and `grant` was given; otherwise the failure for the guest. A refusal is reported.
     pub(crate) async fn granted(&mut self, grant: Grant) -> Result<Arc<dyn PluginContext>, llm_types::Failure> {
         if !self.core.grants.has(&grant) {
+            if let Some(refused) = &self.call.refused {
+                refused.store(true, Ordering::Relaxed);
+            }
             return Err(convert::failure(self.core.refuse(self.session.as_deref(), &grant).await));
         }
         self.session.clone().ok_or_else(|| convert::failure(no_session()))
