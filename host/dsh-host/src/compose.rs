@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
@@ -26,6 +26,7 @@ use crate::args::Durability;
 use crate::config::file;
 use crate::env::Environment;
 use crate::exit::{Code, Stop, UNENFORCEABLE};
+use crate::providers::ModelRef;
 use crate::resolve::{AgentPlan, Plan, PluginPlan, Store};
 
 /// The models of a plan, each agent's checked.
@@ -40,6 +41,7 @@ pub fn models(plan: &Plan, environment: &Environment) -> Result<Arc<Models>, Sto
     {
         provider.base_url = Some(base.url.clone());
     }
+    keep_scripts(plan)?;
     let models = Models::new(ModelsConfig {
         providers,
         log_requests: plan.log_requests.as_deref().map(replace).transpose()?,
@@ -49,6 +51,23 @@ pub fn models(plan: &Plan, environment: &Environment) -> Result<Arc<Models>, Sto
         models.check(&agent.model).map_err(|failure| Stop::usage(failure.message))?;
     }
     Ok(Arc::new(models))
+}
+
+/// Refuses to replace the file that a scripted model is about to read.
+fn keep_scripts(plan: &Plan) -> Result<(), Stop> {
+    let written = [("--record", &plan.record), ("--log-requests", &plan.log_requests)];
+    for agent in &plan.agents {
+        let Ok(ModelRef::Script { file, .. }) = ModelRef::parse(&agent.model, &[]) else { continue };
+        let Ok(script) = std::fs::canonicalize(file) else { continue };
+        let same = |path: &&Option<PathBuf>| {
+            path.as_deref().and_then(|path| path.canonicalize().ok()).as_ref() == Some(&script)
+        };
+        if let Some((option, _)) = written.iter().find(|(_, path)| same(path)) {
+            return Err(Stop::usage(format!("`{option}` would replace `{file}`, which the model reads"))
+                .hint("name another file"));
+        }
+    }
+    Ok(())
 }
 
 fn provider(name: &str, entry: &file::ProviderEntry, environment: &Environment) -> ProviderConfig {

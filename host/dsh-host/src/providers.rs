@@ -90,9 +90,9 @@ impl<'a> ModelRef<'a> {
     }
 }
 
-/// Whether a model is one of a built-in provider, `echo` or a script.
+/// Whether a model is `echo` or one of a built-in provider. A script is not: its file says which tools run.
 pub fn is_built_in(model: &str) -> bool {
-    ModelRef::parse(model, &[]).is_ok()
+    ModelRef::parse(model, &[]).is_ok_and(|model| !matches!(model, ModelRef::Script { .. }))
 }
 
 #[cfg(test)]

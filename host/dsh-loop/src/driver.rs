@@ -25,7 +25,7 @@ pub(crate) async fn drive(core: Arc<Core>) {
     loop {
         core.journal.settle_pending().await;
         core.inbox.confirm_quiet();
-        match core.inbox.wait_for_queued().await {
+        match core.inbox.wait_for_queued(|| core.journal.has_unsettled()).await {
             None => return,
             Some(None) => {}
             Some(Some(due)) => {

@@ -250,8 +250,9 @@ impl Inbox {
     }
 
     /// Waits for a turn to be due; none when the agent is disposed. Wakes up as well, with `Some(None)`, when there is something to
-    /// settle: [`Inbox::nudge`] was called, or messages past `max-turns` were dropped. Cancel safe.
-    pub async fn wait_for_queued(&self) -> Option<Option<Due>> {
+    /// settle: `unsettled` says so, [`Inbox::nudge`] was called, or messages past `max-turns` were dropped. What waits for
+    /// `agent/queued` so comes before the turn that the message starts. Cancel safe.
+    pub async fn wait_for_queued(&self, unsettled: impl Fn() -> bool) -> Option<Option<Due>> {
         loop {
             let woken = self.wake.notified();
             {
@@ -260,6 +261,9 @@ impl Inbox {
                     return None;
                 }
                 if !inner.held {
+                    if unsettled() {
+                        return Some(None);
+                    }
                     let before = inner.queued.len();
                     let due = self.drain_queued(&mut inner);
                     if due.is_some() || inner.queued.len() < before {
@@ -496,7 +500,7 @@ mod tests {
     }
 
     async fn due(bench: &Bench) -> Due {
-        bench.inbox.wait_for_queued().await.expect("not disposed").expect("a turn is due")
+        bench.inbox.wait_for_queued(|| false).await.expect("not disposed").expect("a turn is due")
     }
 
     #[tokio::test]

@@ -262,6 +262,11 @@ impl Journal {
         }
     }
 
+    /// Whether an event emitted by [`Journal::live_later`] has not settled yet.
+    pub(crate) fn has_unsettled(&self) -> bool {
+        !self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Waits until every event emitted by [`Journal::live_later`] has settled.
     pub(crate) async fn settle_pending(&self) {
         loop {

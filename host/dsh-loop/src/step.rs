@@ -19,6 +19,7 @@ use crate::core::Core;
 use crate::inbox::{Queued, TurnToken};
 use crate::options::Text;
 use crate::stop::{Stop, guarded};
+use crate::stream::{Assembly, MAX_ANSWER_BYTES};
 
 /// How often one step may call the model: an outage is not waited out by one step.
 pub(crate) const MAX_ATTEMPTS: u32 = 10;
@@ -126,13 +127,7 @@ impl Core {
         let (answer, finish) = self.ask(at, token, spent).await?;
         let answer = self.shape_answer(at, answer, &finish, token).await?;
         let calls: Vec<_> = answer.tool_calls().cloned().collect();
-        let usage = {
-            let state = self.journal.state();
-            plus(
-                spent.take(),
-                state.open.as_ref().and_then(|turn| turn.step.as_ref()).and_then(|step| step.stream.usage()),
-            )
-        };
+        let usage = plus(spent.take(), self.open_stream(Assembly::usage));
         let content = Arc::unwrap_or_clone(answer).content;
         self.journal
             .append(Event::AssistantMessage(AssistantMessage {
@@ -170,13 +165,7 @@ impl Core {
             if token.token().is_cancelled() {
                 return Err(Stop::Cancelled);
             }
-            let usage = self
-                .journal
-                .state()
-                .open
-                .as_ref()
-                .and_then(|turn| turn.step.as_ref())
-                .and_then(|step| step.stream.usage());
+            let usage = self.open_stream(Assembly::usage);
             *spent = plus(spent.take(), usage);
             self.log_request_failure(at, attempt.number, &failure).await?;
             let wait = self.recover(at, attempt.number, &failure, token).await?;
@@ -344,6 +333,10 @@ impl Core {
             if last {
                 break;
             }
+            if self.open_stream(Assembly::is_too_large) {
+                let problem = format!("the answer is longer than {MAX_ANSWER_BYTES} bytes and was cut off");
+                return Ok(Err(ModelFailure::new("malformed-response", problem)));
+            }
         }
         drop(stream);
         let state = self.journal.state();
@@ -352,6 +345,13 @@ impl Core {
             || Err(ModelFailure::new("stream-closed", "the step was closed under the stream")),
             |step| step.stream.finish(),
         ))
+    }
+
+    /// Looks at what has been streamed in the open step.
+    fn open_stream<T: Default>(&self, look: impl FnOnce(&Assembly) -> T) -> T {
+        let state = self.journal.state();
+        let step = state.open.as_ref().and_then(|turn| turn.step.as_ref());
+        step.map(|step| look(&step.stream)).unwrap_or_default()
     }
 
     /// Waterfall `agent/step-result` and what holds for every answer: its ids are unique, cut output runs no tools.

@@ -7,9 +7,15 @@ use dsh_seam::message::{
     BlockType, Chunk, ContentBlock, FinishReason, Message, ReasoningBlock, TextBlock, ToolCall, Usage,
 };
 
+/// Bytes of one answer, its pieces and its whole blocks counted: no model says so much, an endless stream would.
+pub(crate) const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+/// Bytes of an interrupted answer that are kept as a message; the pieces are in the log in any case.
+const MAX_INTERRUPTED_BYTES: usize = 4 * 1024 * 1024;
+
 /// The answer so far.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
+    bytes: usize,
     blocks: BTreeMap<u32, Block>,
     usage: Option<Usage>,
     finish: Option<FinishReason>,
@@ -40,6 +46,7 @@ impl Block {
 impl Assembly {
     /// Takes the next chunk.
     pub(crate) fn push(&mut self, chunk: &Chunk) {
+        self.bytes = self.bytes.saturating_add(bytes_of(chunk));
         match chunk {
             Chunk::BlockStart { index, block_type } => {
                 self.blocks.entry(*index).or_insert_with(|| Block::open(*block_type));
@@ -77,6 +84,11 @@ impl Assembly {
         self.blocks.entry(index).or_insert_with(|| Block::open(kind))
     }
 
+    /// Whether it is more than any answer may be.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.bytes > MAX_ANSWER_BYTES
+    }
+
     /// What the provider counted so far.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.usage
@@ -110,14 +122,37 @@ impl Assembly {
 
     /// What stays of an answer that was cut by an abort: text and reasoning, no calls. None when nothing visible had arrived.
     pub(crate) fn interrupted(&self) -> Option<Vec<ContentBlock>> {
-        let visible = |block: &ContentBlock| match block {
-            ContentBlock::Text(block) => !block.text.is_empty(),
-            ContentBlock::Reasoning(block) => !block.text.is_empty(),
-            _ => false,
+        let mut left = MAX_INTERRUPTED_BYTES;
+        let mut kept = |text: &str| {
+            let kept = &text[..text.floor_char_boundary(left)];
+            left -= kept.len();
+            (!kept.is_empty()).then(|| kept.to_owned())
         };
-        let content: Vec<ContentBlock> =
-            self.blocks.values().map(|block| &block.content).filter(|block| visible(block)).cloned().collect();
+        let visible = |block: &Block| match &block.content {
+            ContentBlock::Text(block) => {
+                Some(ContentBlock::Text(TextBlock { text: kept(&block.text)?, ..block.clone() }))
+            }
+            ContentBlock::Reasoning(block) => {
+                Some(ContentBlock::Reasoning(ReasoningBlock { text: kept(&block.text)?, ..block.clone() }))
+            }
+            _ => None,
+        };
+        let content: Vec<ContentBlock> = self.blocks.values().filter_map(visible).collect();
         (!content.is_empty()).then_some(content)
+    }
+}
+
+fn bytes_of(chunk: &Chunk) -> usize {
+    match chunk {
+        Chunk::TextDelta { text, .. } | Chunk::ReasoningDelta { text, .. } => text.len(),
+        Chunk::ToolCallDelta { arguments_delta, .. } => arguments_delta.len(),
+        Chunk::BlockEnd { block, .. } => match block {
+            ContentBlock::Text(block) => block.text.len(),
+            ContentBlock::Reasoning(block) => block.text.len(),
+            ContentBlock::ToolCall(call) => call.arguments.len(),
+            _ => 0,
+        },
+        Chunk::BlockStart { .. } | Chunk::Usage { .. } | Chunk::Finish { .. } => 0,
     }
 }
 
@@ -169,6 +204,18 @@ mod tests {
     fn errors_in_the_stream_are_failures() {
         check(json!([{"type": "finish", "reason": {"error": {"code": "server", "message": "m"}}}]), Err("server"));
         check(json!([{"type": "finish", "reason": "aborted"}]), Err("aborted"));
+    }
+
+    #[test]
+    fn an_endless_answer_is_noticed_and_cut() {
+        let mut assembly = Assembly::default();
+        let piece = Chunk::TextDelta { index: 0, text: "\u{e4}".repeat(1024 * 1024) };
+        (0..16).for_each(|_| assembly.push(&piece));
+        assert!(!assembly.is_too_large());
+        assembly.push(&piece);
+        assert!(assembly.is_too_large());
+        let kept = assembly.interrupted().expect("something arrived");
+        assert_eq!(kept[0].as_text().map(str::len), Some(MAX_INTERRUPTED_BYTES));
     }
 
     #[test]

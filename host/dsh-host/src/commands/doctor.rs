@@ -32,7 +32,14 @@ pub fn run(named: Option<&Path>, environment: &Environment) -> Result<Code, Stop
     let processes = HostProcesses::new(environment.working_directory.clone());
     let read_only =
         Profile { paths: vec![PathGrant { path: ".".into(), access: Access::Read }], ..Profile::unrestricted() };
-    say("programs: files", enforceable(&processes, &read_only, "held by the kernel (Landlock; attributes too when nothing may be written)"));
+    say(
+        "programs: files",
+        enforceable(
+            &processes,
+            &read_only,
+            "held by the kernel (Landlock; attributes too when nothing may be written)",
+        ),
+    );
     let offline = Profile { network: NetworkPolicy::Closed, ..Profile::unrestricted() };
     say("programs: network", enforceable(&processes, &offline, "closed by the kernel (seccomp)"));
     let hosts = Profile { network: NetworkPolicy::Hosts(vec!["example.com".into()]), ..Profile::unrestricted() };

@@ -140,7 +140,11 @@ mod tests {
     fn an_untrusted_file_may_describe_agents_only() {
         let check = |text: &str, expect: &str| assert_eq!(outcome(&folder(text).1), expect, "{text}");
         check("[[agents]]\nid = \"a\"\nmodel = \"openai/x\"\nsystem-prompt = \"s\"\nqueue-mode = \"one\"", "taken");
-        check("[[agents]]\nid = \"a\"\nmodel = \"script:s.jsonl\"", "taken");
+        check("[[agents]]\nid = \"a\"\nmodel = \"openai/gpt\"", "taken");
+        check(
+            "[[agents]]\nid = \"a\"\nmodel = \"script:s.jsonl\"",
+            "dsh.toml:3:9: the model `script:s.jsonl` needs a trusted file: untrusted, it may only name built-in providers",
+        );
         check(
             "[[agents]]\nid = \"a\"\nmodel = \"local/x\"",
             "dsh.toml:3:9: the model `local/x` needs a trusted file: untrusted, it may only name built-in providers",

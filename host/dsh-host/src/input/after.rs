@@ -25,10 +25,10 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Takes a command in; gives it back when it is due already.
+    /// Takes a command in; gives it back when it is due already: its event was emitted before it was read.
     pub fn take(&mut self, command: Numbered, after: Option<After>) -> Option<Numbered> {
         match after {
-            Some(after) if !self.happened(&after) => {
+            Some(after) if self.emitted.get(&after.kind).is_none_or(|count| *count < after.n) => {
                 self.pending.push((after, command));
                 None
             }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn what_has_happened_is_due_at_once() {
         let mut waiting = Waiting::default();
-        waiting.settled("agent/created");
+        waiting.emitted("agent/created");
         let command = Numbered { line: 1, verb: Verb::Dispose };
         assert_eq!(
             waiting.take(command.clone(), Some(After { kind: "agent/created".into(), n: 1 })),
