@@ -22,6 +22,14 @@ pub enum Problem {
         link: String,
         hint: String,
     },
+    /// A symbolic link on the way leads to something granted: by another name than the rules would judge.
+    Link {
+        path: String,
+        link: String,
+        target: String,
+        /// The path without the link.
+        instead: String,
+    },
     NotFound {
         path: String,
         hint: String,
@@ -71,6 +79,7 @@ impl Problem {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Outside { .. } | Self::LinkOutside { .. } => "files-outside",
+            Self::Link { .. } => "files-link",
             Self::NotGranted { .. } => "files-not-granted",
             Self::NotFound { .. } => "files-not-found",
             Self::NotAFile { .. } | Self::NotRegular { .. } | Self::NotADirectory { .. } => "files-wrong-kind",
@@ -97,6 +106,13 @@ impl fmt::Display for Problem {
             }
             Self::LinkOutside { path, link, hint } => {
                 write!(f, "`{path}` is refused: `{link}` is a symbolic link that leads out of what is granted; {hint}")
+            }
+            Self::Link { path, link, target, instead } => {
+                let link = if path == link { "it".to_owned() } else { format!("`{link}`") };
+                write!(
+                    f,
+                    "`{path}` is refused: {link} is a symbolic link to `{target}`; name the path itself, `{instead}`, so that the rules see what is meant"
+                )
             }
             Self::NotFound { path, hint } => write!(f, "`{path}` does not exist{hint}"),
             Self::NotRegular { path } => write!(f, "`{path}` is no regular file but a pipe, a socket or a device"),

@@ -1,4 +1,7 @@
-//! Paths: which are refused by their text, where the rest are, and what an error of the system means.
+//! Paths: which are refused by their text or for a link, where the rest are, and what an error of the system means.
+//!
+//! Rules about paths, those of `permission` and of a sandbox, judge the text of a call. So a path must have one text: one with a
+//! symbolic link on the way is refused, also when the link leads to something granted.
 
 use crate::problem::Problem;
 use dsh_glob::normalise;
@@ -76,7 +79,8 @@ impl<'a> Root<'a> {
         Ok(Place { is_directory: true, ..self.place(path, Verb::Read)? })
     }
 
-    /// The place of a file as the model wrote it. `..` is resolved by the text alone, so that a link cannot bend it.
+    /// The place of a file as the model wrote it; no part of it is a symbolic link. `..` is resolved by the text alone, so that a link
+    /// cannot bend it.
     pub fn place(&self, path: &str, verb: Verb) -> Result<Place, Problem> {
         if path.contains('\0') {
             return Err(Problem::Outside {
@@ -90,7 +94,29 @@ impl<'a> Root<'a> {
         if path.starts_with('/') || normal.is_outside() {
             return Err(Problem::Outside { path: path.to_owned(), hint: self.outside_hint(verb) });
         }
-        Ok(self.below(&shown))
+        let place = self.below(&shown);
+        self.refuse_links(&place, verb)?;
+        Ok(place)
+    }
+
+    /// Refuses a place with a symbolic link on the way, and says what to name instead.
+    fn refuse_links(&self, place: &Place, verb: Verb) -> Result<(), Problem> {
+        let Some(link) = self.link_on_the_way(place) else { return Ok(()) };
+        let path = place.shown.clone();
+        let leads_out = link.real.metadata().is_err_and(|error| error.kind() != ErrorKind::NotFound);
+        let target = link.real.read_link().ok().map(|target| target.to_string_lossy().into_owned());
+        if !leads_out
+            && let Some(target) = target
+            && let Some(instead) = around(&path, &link.shown, &target)
+        {
+            return Err(Problem::Link { path, link: link.shown, target, instead });
+        }
+        let hint = format!(
+            "name the file itself; `--grant {}={}:PATH` grants its directory, when that is in the workspace",
+            (self.who.plugin)(),
+            verb.grant()
+        );
+        Err(Problem::LinkOutside { path, link: link.shown, hint })
     }
 
     /// A place by its normalised text.
@@ -138,17 +164,6 @@ impl<'a> Root<'a> {
         let path = place.shown.clone();
         if !self.is_reachable(place) {
             return self.not_granted(place, verb);
-        }
-        if error.kind() != ErrorKind::AlreadyExists
-            && let Some(link) = self.link_on_the_way(place)
-            && link.real.metadata().is_err_and(|error| error.kind() != ErrorKind::NotFound)
-        {
-            let hint = format!(
-                "name the file itself; `--grant {}={}:PATH` grants its directory, when that is in the workspace",
-                (self.who.plugin)(),
-                verb.grant()
-            );
-            return Problem::LinkOutside { path, link: link.shown, hint };
         }
         match error.kind() {
             ErrorKind::NotFound => Problem::NotFound { path, hint: self.not_found_hint(place) },
@@ -225,6 +240,17 @@ impl<'a> Root<'a> {
     }
 }
 
+/// The text of a path with the link in it replaced by what it leads to; none when that is not below the workspace.
+fn around(path: &str, link: &str, target: &str) -> Option<String> {
+    if target.starts_with('/') {
+        return None;
+    }
+    let rest = path.strip_prefix(link)?;
+    let parent = Path::new(link).parent()?.to_string_lossy();
+    let normal = normalise(&format!("{parent}/{target}{rest}").trim_start_matches('/').replace('\\', "\u{1}"));
+    (!normal.is_outside()).then(|| normal.as_str().replace('\u{1}', "\\"))
+}
+
 /// The directory to grant for a place.
 fn directory_of(place: &Place) -> String {
     if place.is_directory {
@@ -277,6 +303,84 @@ pub mod tests {
         check("/etc/passwd", Err(&refused("/etc/passwd")));
         check("//", Err(&refused("//")));
         check("~/x", Err(&refused("~/x")));
+    }
+
+    #[test]
+    fn around_a_link() {
+        let check = |path: &str, link: &str, target: &str, expect: Option<&str>| {
+            assert_eq!(around(path, link, target), expect.map(str::to_owned), "{path}");
+        };
+        check("src/dlink/w", "src/dlink", "../secret", Some("secret/w"));
+        check("dlink", "dlink", "secret/", Some("secret"));
+        check("a/b/c", "a", ".", Some("b/c"));
+        check("a", "a", ".", Some("."));
+        check("a\\b/c", "a\\b", "d\\e", Some("d\\e/c"));
+        check("a/b", "a/b", "../../x", None);
+        check("a", "a", "/etc", None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn no_tool_goes_through_a_link() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().expect("a directory");
+        for folder in ["src", "secret"] {
+            std::fs::create_dir(dir.path().join(folder)).expect("a directory");
+            std::fs::write(dir.path().join(folder).join("file"), folder).expect("a file");
+        }
+        let links =
+            [("dlink", "../secret"), ("flink", "file"), ("none", "../secret/new"), ("up", "../.."), ("far", "/usr")];
+        for (link, target) in links {
+            symlink(target, dir.path().join("src").join(link)).expect("a link");
+        }
+        let root = root(dir.path());
+        let edits = [crate::edit::Replacement { old: "secret".into(), new: "x".into() }];
+        let check = |path: &str, expect: &str| {
+            let outcomes = [
+                crate::read::read(&root, path, None, None),
+                crate::write::write(&root, path, "x"),
+                crate::edit::edit(&root, path, &edits),
+                crate::walk::list(&root, path),
+                crate::walk::glob(&root, "**", Some(path)),
+                crate::grep::grep(&root, "", Some(path), None),
+            ];
+            for outcome in outcomes {
+                let message = outcome.map_err(|problem| problem.to_string().replace("fs:write", "fs:read"));
+                assert_eq!(message, Err(expect.to_owned()), "{path}");
+            }
+        };
+        let rules = "so that the rules see what is meant";
+        let out = "leads out of what is granted; name the file itself; `--grant files=fs:read:PATH` grants its directory, when that is in the workspace";
+        check(
+            "src/dlink",
+            &format!(
+                "`src/dlink` is refused: it is a symbolic link to `../secret`; name the path itself, `secret`, {rules}"
+            ),
+        );
+        check(
+            "./src/dlink/file",
+            &format!(
+                "`src/dlink/file` is refused: `src/dlink` is a symbolic link to `../secret`; name the path itself, `secret/file`, {rules}"
+            ),
+        );
+        check(
+            "src/flink",
+            &format!(
+                "`src/flink` is refused: it is a symbolic link to `file`; name the path itself, `src/file`, {rules}"
+            ),
+        );
+        check(
+            "src/none",
+            &format!(
+                "`src/none` is refused: it is a symbolic link to `../secret/new`; name the path itself, `secret/new`, {rules}"
+            ),
+        );
+        check("src/up", &format!("`src/up` is refused: it is a symbolic link that {out}"));
+        check("src/far/bin", &format!("`src/far/bin` is refused: `src/far` is a symbolic link that {out}"));
+        assert_eq!(std::fs::read_to_string(dir.path().join("secret/file")).expect("a file"), "secret");
+        assert_eq!(std::fs::read_dir(dir.path().join("secret")).expect("a directory").count(), 1);
+        // By the text alone there is no link here.
+        assert_eq!(crate::read::read(&root, "src/dlink/../file", None, None), Ok("src".to_owned()));
     }
 
     #[test]

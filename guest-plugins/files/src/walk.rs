@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 64;
 /// Not looked into by `glob` and `grep`.
 const SKIPPED_DIRECTORY: &str = ".git";
 
-/// The entries of a directory, sorted; directories end in `/`.
+/// The entries of a directory, sorted; directories end in `/`, links say what they lead to.
 pub fn list(root: &Root, path: &str) -> Result<String, Problem> {
     let place = root.directory(path)?;
     if !root.metadata(&place)?.is_dir() {
@@ -26,12 +26,20 @@ pub fn list(root: &Root, path: &str) -> Result<String, Problem> {
     for entry in entries {
         let entry = entry.map_err(|error| root.explain(&place, Verb::Read, &error))?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        // A link to a directory can be listed like one.
-        let is_directory = entry.path().metadata().is_ok_and(|metadata| metadata.is_dir());
-        names.push(if is_directory { name + "/" } else { name });
+        let kind = entry.file_type().ok();
+        names.push(match kind {
+            Some(kind) if kind.is_symlink() => format!("{name} -> {}", target(&entry.path())),
+            Some(kind) if kind.is_dir() => name + "/",
+            _ => name,
+        });
     }
     names.sort();
     Ok(shown(&names, names.len() > MAX_SHOWN, "(empty)"))
+}
+
+/// Where a link leads to; `?` when the system does not say, as for one to an absolute path.
+fn target(link: &Path) -> String {
+    link.read_link().map_or_else(|_| "?".to_owned(), |target| target.to_string_lossy().into_owned())
 }
 
 /// The files below `path` whose path relative to it matches, sorted.
@@ -77,7 +85,7 @@ fn shown(lines: &[String], cut: bool, nothing: &str) -> String {
 }
 
 /// Calls `visit` for each file below a place, with its path relative to that place, names in order, until it answers false. Links
-/// are files when they lead to one; links to directories are not followed, and `.git` is not entered. False: not all was seen.
+/// are passed over, whatever they lead to, and `.git` is not entered. False: not all was seen.
 pub fn walk(
     root: &Root,
     start: &Place,
@@ -107,7 +115,7 @@ pub fn walk(
                 if name != SKIPPED_DIRECTORY && deeper <= MAX_DEPTH {
                     below.push((place, deeper));
                 }
-            } else if (kind.is_file() || place.real.is_file()) && !visit(&place, &relative(start, &place))? {
+            } else if kind.is_file() && !visit(&place, &relative(start, &place))? {
                 return Ok(false);
             }
         }
@@ -180,9 +188,15 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_loop_of_links_ends() {
+    fn links_are_shown_and_not_followed() {
         let dir = tree();
-        std::os::unix::fs::symlink("..", dir.path().join("a/up")).expect("a link");
-        assert_eq!(glob(&root(dir.path()), "**/*.md", None), Ok("a/z.md".to_owned()));
+        let root = root(dir.path());
+        for (link, target) in [("up", ".."), ("file.md", "z.md"), ("none", "nowhere")] {
+            std::os::unix::fs::symlink(target, dir.path().join("a").join(link)).expect("a link");
+        }
+        assert_eq!(list(&root, "a"), Ok("b/\nfile.md -> z.md\nnone -> nowhere\nup -> ..\nx.rs\nz.md".to_owned()));
+        assert_eq!(glob(&root, "**/*.md", None), Ok("a/z.md".to_owned()));
+        fs::write(dir.path().join("a/z.md"), "text").expect("a file");
+        assert_eq!(crate::grep::grep(&root, "text", None, None), Ok("a/z.md:1:text".to_owned()));
     }
 }

@@ -50,11 +50,10 @@ fn make_parents(root: &Root, place: &Place) -> Result<(), Problem> {
 
 /// Replaces a file so that no half-written one is ever seen: a new file beside it takes its name.
 ///
-/// A plugin cannot give a file its mode, so that a script would lose its execute bit, and a link would become a file: these two are
-/// written in place.
+/// A plugin cannot give a file its mode, so that a script would lose its execute bit: it is written in place.
 pub fn replace(root: &Root, place: &Place, content: &str) -> Result<(), Problem> {
     let explain = |error: io::Error| root.explain(place, Verb::Write, &error);
-    if keeps_its_inode(place) {
+    if is_script(place) {
         return fs::write(&place.real, content).map_err(explain);
     }
     let temporary = temporary(place);
@@ -64,11 +63,6 @@ pub fn replace(root: &Root, place: &Place, content: &str) -> Result<(), Problem>
         let _ = fs::remove_file(&temporary);
     }
     written.map_err(explain)
-}
-
-fn keeps_its_inode(place: &Place) -> bool {
-    let Ok(metadata) = place.real.symlink_metadata() else { return false };
-    metadata.is_symlink() || is_script(place)
 }
 
 fn is_script(place: &Place) -> bool {
@@ -121,18 +115,15 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn scripts_and_links_keep_what_they_are() {
-        use std::os::unix::fs::{PermissionsExt, symlink};
+    fn scripts_keep_their_mode() {
+        use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().expect("a directory");
         let root = root(dir.path());
         let script = dir.path().join("run");
         fs::write(&script, "#!/bin/sh\n").expect("a file");
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a mode");
-        symlink("run", dir.path().join("link")).expect("a link");
-        write(&root, "link", "#!/bin/sh\nls\n").expect("written");
+        write(&root, "run", "#!/bin/sh\nls\n").expect("written");
         assert_eq!(fs::read_to_string(&script).expect("a file"), "#!/bin/sh\nls\n");
-        write(&root, "run", "#!/bin/sh\n").expect("written");
         assert_eq!(fs::metadata(&script).expect("a file").permissions().mode() & 0o777, 0o755);
-        assert!(dir.path().join("link").is_symlink());
     }
 }
