@@ -25,7 +25,7 @@ const LINGER_MS: i64 = 200;
 const ROUND_MS: i64 = 10;
 /// How many rounds: with `ROUND_MS` two seconds. What is left then cannot be killed: it runs as another user, or hangs in the kernel.
 const MAX_ROUNDS: u32 = 200;
-/// The most file descriptors that are closed one by one, on a kernel without `close_range`.
+/// The most file descriptors that are seen to one by one, on a kernel without `close_range`: a usual limit of a process is far below.
 const MAX_DESCRIPTORS: c_int = 65_536;
 
 /// Called between `fork` and `exec`: forks once more. Returns in the child, which is to become the program, with a session of its
@@ -63,6 +63,7 @@ unsafe fn begin(keeper: pid_t, signals: &sigset_t) -> io::Result<()> {
     // SAFETY: as in `split`.
     unsafe {
         ok(libc::setsid())?;
+        own_descriptors_only();
         // A host that would rather see a failed write than be killed ignores this one; its children must not.
         libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
         ok(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
@@ -113,6 +114,25 @@ unsafe fn keep(program: pid_t) -> ! {
         // The program had no exit code, so the keeper has none.
         libc::kill(libc::getpid(), libc::SIGKILL);
         libc::_exit(libc::EXIT_FAILURE)
+    }
+}
+
+/// Leaves the program its three standard streams. What the host was started with, or a library of it opened for itself, would else be
+/// a way around every profile: a descriptor that is open needs no right to its file. They are closed by `exec` rather than now, since
+/// what applies the sandbox, and what tells the host that a program could not be started, are among them.
+///
+/// # Safety
+/// Between `fork` and `exec` only.
+unsafe fn own_descriptors_only() {
+    const FIRST: c_int = libc::STDERR_FILENO + 1;
+    // SAFETY: the calls take numbers, and close nothing before `exec`.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) < 0 {
+            for descriptor in FIRST..MAX_DESCRIPTORS {
+                // One that is not open is none to close.
+                libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);
+            }
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 //! A program gets a session (and so a process group) of its own, an environment of its own, and no terminal. When it ends, its time is
 //! over, the call is cancelled or its future dropped, or the host is gone, all it started is killed, also what left its group and
 //! session (`keeper`), so that a call leaves nothing behind. What a profile asks for is held by the kernel: Landlock for the files,
-//! seccomp for the network and for the attributes of files (`sandbox`); what the kernel cannot hold is refused as `unenforceable`, never run without it.
+//! seccomp for the network and for the attributes of files (`sandbox`); what the kernel cannot hold is refused as `unenforceable`, never
+//! run without it. Of the host's file descriptors a program gets none, with or without a profile.
 
 mod capture;
 mod environment;
@@ -64,7 +65,7 @@ impl HostProcesses {
         let failed = |error| Failure::new("not-available", format!("no temporary folder could be made: {error}"));
         let temporary = tempfile::Builder::new().prefix("dsh-").tempdir().map_err(failed)?;
         let grants = grants::grants(root, profile, temporary.path())?;
-        let sandbox = Sandbox::new(&grants, Refused::by(profile))?;
+        let sandbox = Sandbox::new(&grants, Refused::by(profile), self.support)?;
         Ok(Some(Held { sandbox, grants, temporary }))
     }
 

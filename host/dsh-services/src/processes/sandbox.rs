@@ -1,4 +1,5 @@
-//! Holds a program to a profile with what the kernel offers: Landlock for the files, seccomp for the network and for attributes.
+//! Holds a program to a profile with what the kernel offers: Landlock for the files, seccomp for the network, for attributes and for the
+//! limits of other processes.
 //!
 //! Everything is made ready before the program starts; between `fork` and `exec` only system calls are made. What is not held:
 //! Landlock has no right for the attributes of files (mode, owner, times, extended ones). A filter of system calls cannot look at
@@ -58,6 +59,12 @@ impl Support {
         Self { landlock: version.max(0), seccomp: errno == 0 && TargetArch::try_from(std::env::consts::ARCH).is_ok() }
     }
 
+    /// Whether a program's signals reach only what it started itself.
+    #[cfg(test)]
+    pub(super) fn scopes_signals(self) -> bool {
+        self.landlock >= 6
+    }
+
     /// Whether a program can be held to `profile`.
     pub(super) fn holds(self, profile: &Profile) -> Result<(), Failure> {
         let missing = |what: String| Err(Failure::new("unenforceable", what));
@@ -111,14 +118,14 @@ pub(super) struct Sandbox {
 }
 
 impl Sandbox {
-    /// One with these rights, without what is refused.
-    pub(super) fn new(grants: &[Grant], refused: Refused) -> Result<Self, Failure> {
+    /// One with these rights, without what is refused; with a filter where the kernel has them, which it does for every profile that
+    /// needs one (`Support::holds`).
+    pub(super) fn new(grants: &[Grant], refused: Refused, Support { seccomp, .. }: Support) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::new("unenforceable", format!("the sandbox could not be made: {error}"))
         };
         let ruleset = ruleset(grants).map_err(|error| failed(&error))?;
-        let any = refused.network || refused.attributes;
-        let filter = any.then(|| filter(refused)).transpose().map_err(|error| failed(&error))?;
+        let filter = seccomp.then(|| filter(refused)).transpose().map_err(|error| failed(&error))?;
         Ok(Self { ruleset: ruleset.ok_or_else(|| failed(&"the kernel has no Landlock"))?, filter })
     }
 }
@@ -176,11 +183,16 @@ const ATTRIBUTE_IOCTLS: [u64; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
 ///
 /// For the network: to make sockets. Not only those of the internet: a socket with a path leads to the services of this machine, some
 /// of which do anything for anybody. `socketpair`, which programs use among themselves, is another call and stays. `io_uring` could do
-/// both without the calls, so it is refused too.
+/// both without the calls, so it is refused too. For all profiles: to set the limits of another process. The host's are among those,
+/// and a host that may write no byte more logs no event.
 fn filter(refused: Refused) -> Result<BpfProgram, seccompiler::BackendError> {
-    let mut calls = vec![libc::SYS_io_uring_setup];
+    let mut calls = Vec::new();
+    calls.extend((refused.network || refused.attributes).then_some(libc::SYS_io_uring_setup));
     calls.extend(refused.network.then_some(libc::SYS_socket));
     let mut rules = BTreeMap::new();
+    // Zero is the process itself.
+    let another = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
+    add(&mut rules, libc::SYS_prlimit64, &[SeccompRule::new(vec![another])?]);
     if refused.attributes {
         calls.extend(ATTRIBUTES.into_iter().chain(OLD_ATTRIBUTES));
         let request = |request| {

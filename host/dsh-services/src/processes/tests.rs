@@ -282,7 +282,6 @@ async fn files_are_held_to_the_profile() {
     check("f=$(mktemp) && echo temp > $f && cat $f && cd && pwd | grep -c dsh-".into(), "temp\n1\n").await;
     check("cat /proc/$PPID/environ".into(), "Permission denied").await;
     check("cat /proc/$PPID/maps".into(), "Permission denied").await;
-    check("kill -0 $PPID".into(), "not permitted").await;
     check("git --version".into(), "git version").await;
     assert_eq!(fs::read_to_string(place.dir.path().join("docs/file")).unwrap(), "in docs\n");
     assert_eq!(
@@ -337,6 +336,68 @@ async fn a_program_that_may_write_nothing_changes_no_attributes() {
         assert_eq!(place.told(script, &read).await, "x\n", "{script}");
     }
     assert_eq!(place.told("chmod 600 out/file && touch out/file && echo fine", &some).await, "fine\n");
+}
+
+#[tokio::test]
+async fn no_descriptor_of_the_host_is_inherited() {
+    let place = place();
+    let outside = tempfile::tempdir().unwrap();
+    let path = outside.path().join("file");
+    fs::write(&path, "outside").unwrap();
+    let file = fs::File::options().read(true).append(true).open(&path).unwrap();
+    // As a shell opens what it hands on: `9>>file`.
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
+    let inherited = std::os::fd::AsRawFd::as_raw_fd(&file);
+    let mut profiles = vec![Profile::unrestricted()];
+    if confines(&place) {
+        profiles.push(profile(&[(".", Access::Write)], &[("secret", Access::Read)], NetworkPolicy::Open));
+        profiles.push(profile(&[(".", Access::Read)], &[], NetworkPolicy::Closed));
+    }
+    for profile in profiles {
+        for script in [format!("echo HACKED >&{inherited}"), format!("cat <&{inherited}")] {
+            let told = place.told(&script, &profile).await;
+            assert!(told.contains("Bad file descriptor") && told.contains("exit Some(1)"), "{script}: {told}");
+        }
+        // The last one is that of `ls`.
+        assert_eq!(place.told("ls /proc/self/fd", &profile).await, "0\n1\n2\n3\n");
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), "outside");
+}
+
+#[tokio::test]
+async fn the_host_is_out_of_reach() {
+    let place = place();
+    if !confines(&place) {
+        return;
+    }
+    let host = std::process::id();
+    let open =
+        profile(&[(".", Access::Read), ("out", Access::Write)], &[("secret", Access::Read)], NetworkPolicy::Open);
+    let closed = profile(&[(".", Access::Read)], &[], NetworkPolicy::Closed);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Core);
+    for profile in [&open, &closed] {
+        for pid in ["$PPID".to_owned(), host.to_string()] {
+            let set = place.told(&format!("prlimit --pid {pid} --core=0:0"), profile).await;
+            if set.contains("command not found") {
+                println!("SKIPPED: there is no `prlimit` here");
+            } else {
+                assert!(set.contains("not permitted"), "{pid}: {set}");
+            }
+        }
+        assert_eq!(place.told("ulimit -f 100 && ulimit -f", profile).await, "100\n");
+    }
+    assert_eq!(rustix::process::getrlimit(rustix::process::Resource::Core), limit);
+    if place.processes.support.scopes_signals() {
+        for profile in [&open, &closed] {
+            for pid in ["$PPID".to_owned(), host.to_string()] {
+                let told = place.told(&format!("kill -0 {pid}"), profile).await;
+                assert!(told.contains("not permitted"), "{pid}: {told}");
+            }
+            assert_eq!(place.told("sleep 35001 & kill $! && echo fine", profile).await, "fine\n");
+        }
+    } else {
+        println!("SKIPPED: this kernel's Landlock does not hold signals (version 6 does)");
+    }
 }
 
 #[tokio::test]
