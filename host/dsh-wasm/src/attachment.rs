@@ -425,7 +425,10 @@ impl ToolProvider for Attachment {
         match answer.await {
             Ok(Ok(outcome)) => Ok(outcome),
             // To the model, a failure is the same as an outcome with `is-error` and that code.
-            Ok(Err(failure)) => Ok(Outcome::error(convert::outcome_code(name, Some(&failure.code), refused.load(Ordering::Relaxed)), failure.message)),
+            Ok(Err(failure)) => Ok(Outcome::error(
+                convert::outcome_code(name, Some(&failure.code), refused.load(Ordering::Relaxed)),
+                failure.message,
+            )),
             Err(Fault::Aborted) => Ok(Outcome::error("aborted", "the turn was aborted and the tool was stopped")),
             Err(Fault::Overtime(_)) if timeout.is_some() => {
                 let ms = timeout.unwrap_or_default().as_millis();

@@ -71,7 +71,16 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(seam: Seam) -> Self {
-        Self { seam, depth: 0, host_calls: 0, reports: 0, handed_over: 0, pending: Pending::default(), tool: None, refused: None }
+        Self {
+            seam,
+            depth: 0,
+            host_calls: 0,
+            reports: 0,
+            handed_over: 0,
+            pending: Pending::default(),
+            tool: None,
+            refused: None,
+        }
     }
 }
 
