@@ -205,6 +205,10 @@ impl Core {
             failures.push(("plugin-failed".to_owned(), failed, Some(plugin.clone())));
         }
         for (code, message, plugin) in failures {
+            // A failure of the session's own flush decides the exit code and is said there.
+            if plugin.is_some() {
+                tracing::warn!("{message}");
+            }
             self.live(LiveEvent::AgentError(ErrorEvent { turn: 0, step: 0, message, code, plugin })).await;
         }
     }
