@@ -140,7 +140,7 @@ impl EventSink for Marks {
 /// The tool that does nothing, as a plugin of the host's own language.
 struct NativeTool {
     name: PluginName,
-    definitions: Vec<ToolDefinition>,
+    definitions: Arc<[ToolDefinition]>,
 }
 
 /// A plugin with the tool that does nothing.
@@ -151,7 +151,7 @@ pub fn native_tool() -> Arc<dyn Plugin> {
     let definition = ToolDefinition { name: TOOL.into(), description: "Does nothing.".into(), parameters, annotations };
     Arc::new(NativeTool {
         name: PluginName::new("native").expect("invariant: a valid name"),
-        definitions: vec![definition],
+        definitions: Arc::new([definition]),
     })
 }
 

@@ -1,13 +1,17 @@
 //! What an idle agent costs. Measured in a process of its own, since memory that was freed once is not given back.
 
+use std::io;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use dsh_loop::AgentLoop;
-use dsh_seam::event::Emitted;
+use dsh_seam::event::{Emitted, Entry};
+use dsh_seam::ids::{AgentId, SessionId};
 use dsh_seam::plugin::EventSink;
+use dsh_seam::session::{
+    NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions,
+};
 use serde_json::{Value, json};
 
 use crate::bed::{agent, memory_sessions, native_tool, services, turn};
@@ -22,20 +26,66 @@ const AGENTS: u32 = 10_000;
 /// Processes that are measured.
 const ROUNDS: usize = 3;
 
-/// Counts the bytes of the logs.
-#[derive(Default)]
-struct LogBytes(AtomicUsize);
+/// Nobody looks on.
+struct Unseen;
 
 #[async_trait]
-impl EventSink for LogBytes {
-    fn emit(&self, emitted: &Emitted) {
-        if let Emitted::Durable(entry) = emitted {
-            let bytes = serde_json::to_vec(entry).map_or(0, |line| line.len() + 1);
-            self.0.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
+impl EventSink for Unseen {
+    fn emit(&self, _emitted: &Emitted) {}
 
     async fn settled(&self, _emitted: &Emitted) {}
+}
+
+/// Sessions whose entries go nowhere: with a log in a file they are not in memory either.
+struct Forgetful(Arc<dyn Sessions>);
+
+struct Nowhere;
+
+#[async_trait]
+impl SessionWriter for Nowhere {
+    fn append(&mut self, _entry: &Entry) -> io::Result<()> {
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn read(&mut self, _start: u64, _limit: u32, _max_bytes: usize) -> io::Result<Vec<Entry>> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl Sessions for Forgetful {
+    async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError> {
+        let open = self.0.create(new).await?;
+        Ok(OpenSession { writer: Box::new(Nowhere), ..open })
+    }
+
+    async fn open(&self, id: &SessionId, agent: &AgentId) -> Result<OpenSession, SessionError> {
+        self.0.open(id, agent).await
+    }
+
+    async fn fork(&self, id: &SessionId, at: Option<u64>, agent: &AgentId) -> Result<OpenSession, SessionError> {
+        self.0.fork(id, at, agent).await
+    }
+
+    async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
+        self.0.newest(agent, workspace).await
+    }
+
+    async fn list(&self) -> Result<Vec<SessionSummary>, SessionError> {
+        self.0.list().await
+    }
+
+    async fn read(
+        &self,
+        id: &SessionId,
+        salvage: bool,
+    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
+        self.0.read(id, salvage).await
+    }
 }
 
 /// Makes the agents, lets each do one turn, and prints what they weigh.
@@ -43,12 +93,11 @@ pub async fn child(places: &Places) -> Fallible<()> {
     let engine = engine()?;
     let mut plugins = five_noops(&engine, places).await?;
     plugins.push(native_tool());
-    let logs = Arc::new(LogBytes::default());
-    let agents = AgentLoop::new(services(2, memory_sessions(), logs.clone()), plugins);
+    let sessions = Arc::new(Forgetful(memory_sessions()));
+    let agents = AgentLoop::new(services(2, sessions, Arc::new(Unseen)), plugins);
     // The first one fills what all of them share.
     let first = agent(&agents, "first").await?;
     turn(&first).await?;
-    logs.0.store(0, Ordering::Relaxed);
     let before = resident_kib(std::process::id(), "VmRSS")?;
     let mut idle = Vec::with_capacity(AGENTS as usize);
     for n in 0..AGENTS {
@@ -57,23 +106,20 @@ pub async fn child(places: &Places) -> Fallible<()> {
         idle.push(one);
     }
     let after = resident_kib(std::process::id(), "VmRSS")?;
-    let log_kib = logs.0.load(Ordering::Relaxed) / 1024;
-    println!("{}", json!({ "kib": after - before, "logKib": log_kib }));
+    println!("{}", json!({ "kib": after - before }));
     Ok(())
 }
 
 pub async fn rows(places: &Places) -> Rows {
-    let (mut each, mut log) = (Samples::default(), Samples::default());
+    let mut each = Samples::default();
     for _ in 0..ROUNDS {
         let output = Command::new(&places.own).arg(IDLE_AGENTS).output()?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned().into());
         }
         let value: Value = serde_json::from_slice(&output.stdout)?;
-        let number = |key: &str| value[key].as_f64().ok_or_else(|| format!("the process did not say `{key}`"));
-        each.push((number("kib")? - number("logKib")?) / f64::from(AGENTS));
-        log.push(number("logKib")? / f64::from(AGENTS));
+        each.push(value["kib"].as_f64().ok_or("the process did not say `kib`")? / f64::from(AGENTS));
     }
-    let detail = format!("after one turn of two steps each, five plugins; their logs are {:.1} KiB each", log.median());
+    let detail = "after one turn of two steps each, with six plugins and the conversation; the log is not in memory";
     Ok(vec![Row::new("an idle agent beyond its log, at 10,000", Reach::at_most(16.0, "KiB"), each).detail(detail)])
 }
