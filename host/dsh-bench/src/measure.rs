@@ -94,7 +94,7 @@ mod tests {
             let samples: Samples = values.iter().copied().collect();
             assert_eq!((samples.median(), samples.noise()), (median, noise), "{values:?}");
         };
-        check(&[3.0, 1.0, 2.0], 2.0, 0.5);
+        check(&[3.0, 1.0, 2.0], 2.0, 0.25);
         check(&[2.0, 2.0, 2.0, 2.0, 100.0], 2.0, 0.0);
         check(&[8.0, 9.0, 10.0, 11.0, 12.0], 10.0, 0.1);
         assert!(Samples::default().median().is_nan());

@@ -8,6 +8,7 @@ use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
@@ -122,8 +123,11 @@ impl Cache {
     }
 
     fn try_store(&self, key: &Key, code: &[u8]) -> io::Result<()> {
-        // Several processes may compile the same component at once: each writes a file of its own, the last rename wins.
-        let temporary = self.directory.join(format!(".{key}.{}.tmp", std::process::id()));
+        // Several processes, and several plugins of one, may compile the same component at once: each writes a file of its own, the
+        // last rename wins.
+        static WRITTEN: AtomicU64 = AtomicU64::new(0);
+        let (process, n) = (std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed));
+        let temporary = self.directory.join(format!(".{key}.{process}-{n}.tmp"));
         let written = (|| {
             let mut file = private_file(&temporary)?;
             file.write_all(MAGIC)?;

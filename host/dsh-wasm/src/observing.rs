@@ -43,7 +43,7 @@ impl Observing {
     }
 
     /// What a new instance must be told before anything else: all since the last good flush, when the one before it was lost.
-    fn to_tell_again(&mut self) -> Vec<Arc<Entry>> {
+    fn take_missed(&mut self) -> Vec<Arc<Entry>> {
         if std::mem::take(&mut self.lost) { self.since_flush.iter().cloned().collect() } else { Vec::new() }
     }
 
@@ -115,7 +115,7 @@ impl Attachment {
                 return Ok(());
             }
             observing.busy = true;
-            observing.to_tell_again()
+            observing.take_missed()
         };
         let busy = Busy { attachment: self, put_back: false };
         let terms = Terms::new(&self.mold.core, Call::new(Seam::Observer), false, None);
@@ -156,7 +156,7 @@ impl Attachment {
                 return Ok(Ok(()));
             }
             observing.busy = true;
-            (observing.to_tell_again(), observing.since_flush.len())
+            (observing.take_missed(), observing.since_flush.len())
         };
         let busy = Busy { attachment: self, put_back: false };
         let terms = Terms::new(&self.mold.core, Call::new(Seam::Flush), false, None);

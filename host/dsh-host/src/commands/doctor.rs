@@ -55,6 +55,7 @@ pub fn run(named: Option<&Path>, environment: &Environment) -> Result<Code, Stop
     for built_in in BUILT_IN {
         let has_key = environment.variable(built_in.key_variable).is_some();
         let state = match (has_key, built_in.needs_key) {
+            _ if built_in.name == "anthropic" => "not usable: its protocol comes with a later version".to_owned(),
             (true, _) => format!("usable: `{}` is set", built_in.key_variable),
             (false, true) => format!("not usable: `{}` is not set", built_in.key_variable),
             (false, false) => format!("usable with `--base-url`; `{}` is not set", built_in.key_variable),

@@ -4,8 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use dsh_seam::AgentId;
-use dsh_seam::event::{Emitted, LiveEvent, Status};
+use dsh_seam::event::{Emitted, Event, LiveEvent, Status, ToolResultEvent};
+use dsh_seam::message::result_text;
 use dsh_seam::plugin::EventSink;
+use dsh_seam::tools::DENYING_CODES;
 use tokio::sync::watch;
 
 use crate::approve::InputApprover;
@@ -92,6 +94,19 @@ impl Watch {
     }
 }
 
+/// The warning for a denied call: a run in which nobody reads the events still says why nothing was done.
+fn denial(result: &ToolResultEvent) -> Option<String> {
+    let code = result.code.as_deref().filter(|code| DENYING_CODES.contains(code))?;
+    let text = result_text(&result.content);
+    let why = text.lines().next().unwrap_or_default();
+    let hint = if code == "approval-unavailable" {
+        "; nobody can be asked here, and `--approve allow` answers for you"
+    } else {
+        ""
+    };
+    Some(format!("a tool call was denied: {why}{hint}"))
+}
+
 #[async_trait]
 impl EventSink for Watch {
     fn emit(&self, emitted: &Emitted) {
@@ -100,8 +115,17 @@ impl EventSink for Watch {
             let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
             self.pump.write(|out| sink.emit(emitted, out));
         }
-        if let Emitted::Live { event, .. } = emitted {
-            self.say(event);
+        match emitted {
+            Emitted::Live { event, .. } => self.say(event),
+            Emitted::Durable(entry) => {
+                if let Event::ToolResult(result) = &entry.event
+                    && self.says_errors
+                    && result.turn > 0
+                    && let Some(denial) = denial(result)
+                {
+                    tracing::warn!("{denial}");
+                }
+            }
         }
         if let Some(approver) = &self.approver {
             approver.observe(emitted);
