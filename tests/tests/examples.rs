@@ -7,25 +7,11 @@ use std::path::Path;
 
 use dsh_tests::host::{self, Run};
 use dsh_tests::normal::Normal;
-use dsh_tests::sandbox::Sandbox;
+use dsh_tests::sandbox::{Sandbox, copy};
 
 /// Files that only this test reads; they are not part of the example's own copy.
 const COMMANDS: &str = "command.txt";
 const EXPECT: &str = "expect.txt";
-
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            std::fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
-}
 
 /// The environment of a run, with the built binary where a user would have it.
 fn environment(sandbox: &Sandbox) -> Vec<(String, String)> {
