@@ -153,6 +153,7 @@ impl Running<'_> {
         after: &BTreeMap<String, String>,
         requests: &Path,
     ) {
+        let sent = std::fs::read_to_string(requests).unwrap_or_default();
         let requests = match log::json_lines(requests) {
             Ok(requests) => requests,
             Err(problem) => return self.problem(at, problem),
@@ -183,6 +184,7 @@ impl Running<'_> {
                         if invocation.prints_events() { first } else { known.unwrap_or(0) },
                         &requests,
                     ));
+                    found.extend(self.rebuilt(invocation, id, &sent));
                 }
                 if invocation.prints_events() {
                     let before = if invocation.option("--fork").is_some() { None } else { Some(known.unwrap_or(0)) };
@@ -191,6 +193,25 @@ impl Running<'_> {
             }
             found.into_iter().for_each(|problem| self.problem(at, format!("session `{id}`: {problem}")));
         }
+    }
+
+    /// What `session requests` prints must hold every line that `--log-requests` wrote for the session, in that order.
+    fn rebuilt(&self, invocation: &Invocation, id: &str, sent: &str) -> Option<String> {
+        let dir = invocation.option("--session").map_or_else(|| self.sandbox.sessions(), |dir| self.sandbox.place(dir));
+        let args = ["session", "requests", id, "--session", &dir.to_string_lossy()].map(str::to_owned).to_vec();
+        let (env, dir) = (self.sandbox.environment(), self.sandbox.workspace.clone());
+        let outcome = match host::run(&Run { args, env, dir, ..Run::default() }) {
+            Ok(outcome) => outcome,
+            Err(problem) => return Some(problem),
+        };
+        if outcome.exit != 0 {
+            return Some(format!("`session requests` fails: {}", outcome.stderr));
+        }
+        let (by_loop, of_session) = (r#"{"by":"loop","#, format!(r#","session":"{id}","#));
+        let mut rebuilt = outcome.stdout.lines();
+        let mut of_loop = sent.lines().filter(|line| line.starts_with(by_loop) && line.contains(&of_session));
+        let missing = of_loop.find(|line| !rebuilt.any(|rebuilt| rebuilt == *line))?;
+        Some(format!("`session requests` lacks a line of `--log-requests`, or has it late: {missing}"))
     }
 
     fn print(&self, invocation: &Invocation, args: &[String], outcome: &Outcome) -> String {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use dsh_seam::StepRef;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,7 @@ Commands (as the first argument):
   tool list, tool call NAME JSON    Call one tool under the whole policy, without a model
   plugin check FILE, inspect FILE   Whether a component fits; what it exports, imports and may ask for
   session list, show ID, export ID  What was kept
+  session requests ID               What the model was sent, rebuilt from the log
   config check, schema, trust       The configuration
   doctor                            What this machine can enforce and which models are usable
   completions SHELL                 Shell completions
@@ -169,6 +171,44 @@ pub enum SessionCommand {
         #[arg(long)]
         salvage: bool,
     },
+    /// Print the requests that the model was sent, rebuilt from the log: each is the line that `--log-requests` wrote
+    Requests {
+        /// Which session
+        id: String,
+        /// Where it is.
+        #[command(flatten)]
+        place: SessionPlace,
+        /// Which of them.
+        #[command(flatten)]
+        which: WhichRequests,
+    },
+}
+
+/// Which requests of a session; without any of these, all.
+#[derive(Debug, Args)]
+pub struct WhichRequests {
+    /// Those of this turn
+    #[arg(long, value_name = "N")]
+    pub turn: Option<u32>,
+    /// Those of this step
+    #[arg(long, value_name = "N")]
+    pub step: Option<u32>,
+    /// Those of this attempt
+    #[arg(long, value_name = "N")]
+    pub attempt: Option<u32>,
+}
+
+impl WhichRequests {
+    /// Whether a request at this place is one of them.
+    pub fn takes(&self, at: StepRef, attempt: u32) -> bool {
+        let is = |wanted: Option<u32>, number: u32| wanted.is_none_or(|wanted| wanted == number);
+        is(self.turn, at.turn) && is(self.step, at.step) && is(self.attempt, attempt)
+    }
+
+    /// Whether all were asked for.
+    pub fn is_all(&self) -> bool {
+        (self.turn, self.step, self.attempt) == (None, None, None)
+    }
 }
 
 /// The commands about configurations.

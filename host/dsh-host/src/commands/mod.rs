@@ -39,6 +39,9 @@ pub async fn run(command: Command, environment: &Environment) -> Result<Code, St
         Command::Session(SessionCommand::Export { id, place, salvage }) => {
             session::export(&id, &place, salvage, environment).await
         }
+        Command::Session(SessionCommand::Requests { id, place, which }) => {
+            session::requests(&id, &place, &which, environment).await
+        }
         Command::Config(ConfigCommand::Check { file, config }) => config::check(file.or(config).as_ref(), environment),
         Command::Config(ConfigCommand::Trust { file, config }) => config::trust(file.or(config).as_ref(), environment),
         Command::Config(ConfigCommand::Schema) => config::schema(),

@@ -1,15 +1,16 @@
-//! `session list`, `show` and `export`: what was kept.
+//! `session list`, `show`, `export` and `requests`: what was kept.
 
 use dsh_seam::SessionId;
 use dsh_seam::event::{Entry, Event, ReasonKind, Source};
 use dsh_seam::message::{ContentBlock, ResultBlock, result_text};
 use dsh_seam::session::{SessionHeader, SessionSummary, Sessions};
+use dsh_services::session::Requests;
 use serde::Serialize;
 use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::{columns, print, print_json};
-use crate::args::{SessionPlace, Shape};
+use crate::args::{SessionPlace, Shape, WhichRequests};
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
 use crate::output::chat::tame;
@@ -126,6 +127,45 @@ pub async fn export(id: &str, place: &SessionPlace, salvage: bool, environment: 
     crate::output::line(&header, &mut bytes);
     entries.iter().for_each(|entry| crate::output::line(entry, &mut bytes));
     print(&String::from_utf8_lossy(&bytes));
+    Ok(Code::Success)
+}
+
+/// The requests that the model was sent, a line each.
+pub async fn requests(
+    id: &str,
+    place: &SessionPlace,
+    which: &WhichRequests,
+    environment: &Environment,
+) -> Result<Code, Stop> {
+    let (header, entries) = read(id, place, false, environment).await?;
+    let mut requests = Requests::default();
+    let mut bytes = Vec::new();
+    let (mut found, mut changed) = (false, Vec::new());
+    for entry in &entries {
+        let Some(rebuilt) = requests.apply(entry) else { continue };
+        let (at, attempt) = (rebuilt.request.at, rebuilt.request.attempt);
+        if !which.takes(at, attempt) {
+            continue;
+        }
+        found = true;
+        if !rebuilt.is_as_sent {
+            changed.push(format!("{} (turn {}, step {}, attempt {attempt})", entry.seq, at.turn, at.step));
+        }
+        crate::output::line(&rebuilt.request, &mut bytes);
+        print(&String::from_utf8_lossy(&std::mem::take(&mut bytes)));
+    }
+    if !changed.is_empty() {
+        let message = format!(
+            "session `{}` was changed after it was written: rebuilt from it, these requests do not have the hash they were sent with: {}",
+            header.id,
+            changed.join(", ")
+        );
+        return Err(Stop::usage(message));
+    }
+    if !found && !which.is_all() {
+        return Err(Stop::usage(format!("session `{}` has no such request", header.id))
+            .hint(format!("`dsh-host session requests {}` prints all it has", header.id)));
+    }
     Ok(Code::Success)
 }
 

@@ -3,19 +3,21 @@
 //!
 //! A log is a header line and one line per entry. `lines` reads and copies them, `buffer` keeps them in memory with an index,
 //! `writer` brings them into a file: nothing before the first append, then the whole file under a temporary name, then a rename.
-//! There is one writer per log: the lock is on the file itself, for as long as it is open.
+//! There is one writer per log: the lock is on the file itself, for as long as it is open. `requests` rebuilds what the model was shown.
 
 mod buffer;
 mod files;
 mod ids;
 mod lines;
 mod memory;
+mod requests;
 mod unsaved;
 mod writer;
 
 pub use files::FileSessions;
 pub use lines::MAX_LINE_BYTES;
 pub use memory::MemorySessions;
+pub use requests::{RebuiltRequest, Requests};
 pub use unsaved::Unsaved;
 
 use dsh_seam::SessionId;
