@@ -23,6 +23,8 @@ struct Config {
     verdict: Answer,
     /// Only for calls of this tool.
     tool: Option<String>,
+    /// Only for calls whose arguments hold this text.
+    arguments: Option<String>,
     /// The question's key for `allow-always`.
     remember: Option<String>,
     /// The question's detail, or the reason of the denial.
@@ -51,16 +53,19 @@ impl Plugin for Asker {
 
 impl Guard for Asker {
     fn check(&self, _at: Step, call: &ToolCall, _tool: &ToolInfo) -> Result<Verdict, Failure> {
-        if self.config.tool.as_ref().is_some_and(|tool| *tool != call.name) {
+        let config = &self.config;
+        let due = config.tool.as_ref().is_none_or(|tool| *tool == call.name)
+            && config.arguments.as_ref().is_none_or(|text| call.arguments.contains(text));
+        if !due {
             return Ok(Verdict::Abstain);
         }
-        let text = self.config.text.clone().unwrap_or_else(|| format!("{} {}", call.name, call.arguments));
-        Ok(match self.config.verdict {
+        let text = config.text.clone().unwrap_or_else(|| format!("{} {}", call.name, call.arguments));
+        Ok(match config.verdict {
             Answer::Abstain => Verdict::Abstain,
             Answer::Ask => Verdict::Ask(Question {
                 title: format!("May `{}` run?", call.name),
                 detail: text,
-                remember: self.config.remember.clone(),
+                remember: config.remember.clone(),
             }),
             Answer::Deny => Verdict::Deny(text),
         })

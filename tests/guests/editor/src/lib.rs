@@ -5,7 +5,7 @@ use dsh_sdk::{
     Answer, ContentBlock, Decision, ExecuteNext, Failure, LlmRequest, Message, Outcome, Plugin, Recovery,
     RequestErrorListener, RequestErrorNext, RequestFailure, RequestListener, RequestNext, ResultBlock, Step,
     StepResultListener, StepResultNext, StepSummary, ToolCall, ToolExecuteListener, ToolInfo, TurnContinuationListener,
-    TurnContinuationNext,
+    TurnContinuationNext, inbox, log,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -62,6 +62,8 @@ struct Config {
     step: Option<u32>,
     /// Only for calls of this tool.
     tool: Option<String>,
+    /// Only for calls whose arguments hold this text.
+    arguments: Option<String>,
 
     set_model: Option<String>,
     set_system: Option<String>,
@@ -73,6 +75,12 @@ struct Config {
     push: Option<String>,
     splice: Option<Range>,
     compact: Option<Range>,
+    /// Reverses the order of the tools on offer.
+    reverse_tools: bool,
+    /// Runs the rest of the request's waterfall so many times.
+    request_runs: Option<u32>,
+    /// Appends `plugin/<name>/saw` with the count of messages before and after the rest (with the grant `session`).
+    count_messages: bool,
     /// Says the outcome of `compact` and `splice` in the log instead of failing.
     tolerant: bool,
 
@@ -84,6 +92,8 @@ struct Config {
     replace_text: Option<(String, String)>,
     add_tool_call: Option<NewCall>,
     drop_tool_calls: bool,
+    /// Takes the place of every call in the message; its id stays unless one is given.
+    change_tool_calls: Option<NewCall>,
 
     call_name: Option<String>,
     call_arguments: Option<String>,
@@ -96,6 +106,8 @@ struct Config {
     decide: Option<Continue>,
     /// What goes with `decide`.
     decide_text: Option<String>,
+    /// Steers with this text before it decides (with the grant `inbox`).
+    steer: Option<String>,
 }
 
 struct Editor {
@@ -131,13 +143,16 @@ impl Editor {
             sampling.temperature = Some(temperature);
             request.set_sampling(&sampling)?;
         }
-        if config.drop_tool.is_some() || config.describe_tool.is_some() {
+        if config.drop_tool.is_some() || config.describe_tool.is_some() || config.reverse_tools {
             let mut tools = request.tools();
             tools.retain(|tool| Some(&tool.name) != config.drop_tool.as_ref());
             for tool in &mut tools {
                 if let Some(describe) = config.describe_tool.as_ref().filter(|describe| describe.name == tool.name) {
                     tool.description = describe.description.clone();
                 }
+            }
+            if config.reverse_tools {
+                tools.reverse();
             }
             request.set_tools(&tools)?;
         }
@@ -175,11 +190,20 @@ fn replacement(range: &Range) -> Vec<Message> {
 
 impl RequestListener for Editor {
     fn on_request(&self, at: Step, request: &LlmRequest, next: &RequestNext) -> Result<(), Failure> {
-        if self.due(at) {
-            self.edit_frame(request)?;
-            self.edit_messages(request)?;
+        if !self.due(at) {
+            return next.run();
         }
-        next.run()
+        self.edit_frame(request)?;
+        self.edit_messages(request)?;
+        let before = request.message_count();
+        for _ in 0..self.config.request_runs.unwrap_or(1) {
+            next.run()?;
+        }
+        if self.config.count_messages {
+            let saw = format!(r#"{{"before":{before},"after":{}}}"#, request.message_count());
+            log::append("saw", &saw)?;
+        }
+        Ok(())
     }
 }
 
@@ -213,6 +237,17 @@ impl StepResultListener for Editor {
         if self.config.drop_tool_calls {
             message.content.retain(|block| !matches!(block, ContentBlock::ToolCall(_)));
         }
+        if let Some(new) = &self.config.change_tool_calls {
+            for block in &mut message.content {
+                if let ContentBlock::ToolCall(call) = block {
+                    call.name.clone_from(&new.name);
+                    call.arguments.clone_from(&new.arguments);
+                    if !new.id.is_empty() {
+                        call.id.clone_from(&new.id);
+                    }
+                }
+            }
+        }
         if let Some(call) = &self.config.add_tool_call {
             let call = ToolCall {
                 id: call.id.clone(),
@@ -235,7 +270,10 @@ impl ToolExecuteListener for Editor {
         next: &ExecuteNext,
     ) -> Result<Answer, Failure> {
         let config = &self.config;
-        if !self.due(at) || config.tool.as_ref().is_some_and(|tool| *tool != call.name) {
+        let due = self.due(at)
+            && config.tool.as_ref().is_none_or(|tool| *tool == call.name)
+            && config.arguments.as_ref().is_none_or(|text| call.arguments.contains(text));
+        if !due {
             return next.run(&call).map(Answer::Pass);
         }
         if let Some(veto) = &config.veto {
@@ -275,6 +313,9 @@ impl TurnContinuationListener for Editor {
         proposal: Decision,
         next: &TurnContinuationNext,
     ) -> Result<Decision, Failure> {
+        if let Some(text) = self.config.steer.as_ref().filter(|_| self.due(at)) {
+            inbox::steer(&[ContentBlock::text(text)])?;
+        }
         let text = || self.config.decide_text.clone();
         match self.config.decide {
             Some(decision) if self.due(at) => Ok(match decision {

@@ -1,6 +1,6 @@
 //! The ways to misbehave.
 
-use dsh_sdk::{ContentBlock, Failure, Level, Message, Outcome, ResultBlock, Role, ToolCall, runtime, state};
+use dsh_sdk::{ContentBlock, Failure, Level, Message, Outcome, ResultBlock, Role, ToolCall, log, runtime, state};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::hint::black_box;
@@ -37,6 +37,9 @@ pub enum Fault {
     /// Waits an hour in the host.
     Sleep,
     SleepAfter,
+    /// Appends `plugin/<name>/hangs` (with the grant `session`), then waits an hour in the host.
+    Hang,
+    HangAfter,
     /// Answers a failure with the code `faulty`.
     Fail,
     FailAfter,
@@ -95,10 +98,8 @@ pub fn strike(fault: Fault) -> Result<(), Failure> {
             Ok(())
         }
         Fault::Exit => std::process::exit(3),
-        Fault::Sleep | Fault::SleepAfter => {
-            std::thread::sleep(Duration::from_secs(3_600));
-            Ok(())
-        }
+        Fault::Sleep | Fault::SleepAfter => sleep(),
+        Fault::Hang | Fault::HangAfter => log::append("hangs", "{}").and_then(|_seq| sleep()),
         Fault::Fail | Fault::FailAfter | Fault::EditThenFail => {
             Err(Failure::new("faulty", "faulty fails, as it was told to"))
         }
@@ -143,7 +144,7 @@ pub fn around<T>(
     instead: impl FnOnce() -> T,
 ) -> Result<T, Failure> {
     match fault {
-        Fault::TrapAfter | Fault::LoopAfter | Fault::SleepAfter | Fault::FailAfter => {
+        Fault::TrapAfter | Fault::LoopAfter | Fault::SleepAfter | Fault::HangAfter | Fault::FailAfter => {
             let outcome = run()?;
             strike(fault)?;
             Ok(outcome)
@@ -187,6 +188,11 @@ pub fn bad_message() -> Message {
 /// An outcome with a block that is not JSON.
 pub fn bad_outcome() -> Outcome {
     Outcome { content: vec![ResultBlock::Other("{no json".to_owned())], is_error: false, code: None }
+}
+
+fn sleep() -> Result<(), Failure> {
+    std::thread::sleep(Duration::from_secs(3_600));
+    Ok(())
 }
 
 fn spin() -> ! {

@@ -41,6 +41,8 @@ struct Config {
     step: Option<u32>,
     /// Only for calls of this tool.
     tool: Option<String>,
+    /// Only for calls whose arguments hold this text.
+    arguments: Option<String>,
 }
 
 struct Faulty {
@@ -60,12 +62,15 @@ impl Plugin for Faulty {
 
 impl Faulty {
     /// Whether the fault is due here.
-    fn due(&self, seam: Seam, at: Step, tool: Option<&str>) -> bool {
+    fn due(&self, seam: Seam, at: Step, call: Option<&ToolCall>) -> bool {
         let config = &self.config;
         config.seam == seam
             && config.turn.is_none_or(|turn| turn == at.turn)
             && config.step.is_none_or(|step| step == at.step)
-            && tool.is_none_or(|tool| config.tool.as_deref().is_none_or(|wanted| wanted == tool))
+            && call.is_none_or(|call| {
+                config.tool.as_ref().is_none_or(|tool| *tool == call.name)
+                    && config.arguments.as_ref().is_none_or(|text| call.arguments.contains(text))
+            })
     }
 
     /// A seam that has the rest of a waterfall to run.
@@ -129,7 +134,7 @@ impl ToolExecuteListener for Faulty {
         _tool: Option<&ToolInfo>,
         next: &ExecuteNext,
     ) -> Result<Answer, Failure> {
-        let due = self.due(Seam::Execute, at, Some(&call.name));
+        let due = self.due(Seam::Execute, at, Some(&call));
         if due && self.config.fault == Fault::BadValue {
             return Ok(Answer::Replace(fault::bad_outcome()));
         }
@@ -151,7 +156,7 @@ impl TurnContinuationListener for Faulty {
 
 impl Guard for Faulty {
     fn check(&self, at: Step, call: &ToolCall, _tool: &ToolInfo) -> Result<Verdict, Failure> {
-        self.plain(self.due(Seam::Guard, at, Some(&call.name)))?;
+        self.plain(self.due(Seam::Guard, at, Some(call)))?;
         Ok(Verdict::Abstain)
     }
 }
@@ -181,7 +186,7 @@ impl ToolProvider for Faulty {
 impl Faulty {
     fn tool(&self, name: &'static str, schema: &str) -> Tool<'_> {
         tool(name, "Misbehaves when it was told to.").raw(schema, |call| {
-            if !self.due(Seam::CallTool, call.at, Some(&call.call.name)) {
+            if !self.due(Seam::CallTool, call.at, Some(&call.call)) {
                 return Ok(Outcome::text("fine"));
             }
             match self.config.fault {
