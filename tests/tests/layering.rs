@@ -29,7 +29,9 @@ const CRATES: &[Row] = &[
         imports: &["dsh-seam", "dsh-loop", "dsh-services", "dsh-wasm", "dsh-testkit"],
         tests_import: &[],
     },
-    Row { name: "dsh-tests", imports: &["dsh-testkit"], tests_import: &["dsh-seam", "dsh-services"] },
+    Row { name: "dsh-tests", imports: &["dsh-testkit"], tests_import: &["dsh-seam", "dsh-services", "dsh-faults"] },
+    // Preloaded into the built binary by the tests, never linked.
+    Row { name: "dsh-faults", imports: &[], tests_import: &[] },
     Row { name: "xtask", imports: &[], tests_import: &[] },
 ];
 
