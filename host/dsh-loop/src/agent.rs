@@ -1,8 +1,8 @@
 //! Agents from the outside: the loop that makes them, the handle to one, its owner, and the chain that ends it.
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
 use dsh_seam::event::{AgentCreated, AgentDisposed, ErrorEvent, LiveEvent, Source, Status};
 use dsh_seam::failure::Failure;
@@ -14,7 +14,6 @@ use dsh_seam::session::{NewSession, OpenSession, RegisteredSections};
 use dsh_seam::tools::{Dispatch, RegisteredGuard, ToolDefinition, ToolLog, ToolSetup};
 use dsh_seam::waterfall::{Listener, Registered, Waterfall};
 use tokio::sync::{RwLock, watch};
-use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
@@ -26,6 +25,7 @@ use crate::journal::Journal;
 use crate::log_state::LogState;
 use crate::options::{AgentOptions, CreateError, SessionChoice};
 use crate::repair;
+use crate::sync::{JoinError, JoinHandle, Mutex, sleep, spawn};
 
 /// Makes agents out of services and plugins.
 #[derive(Clone)]
@@ -75,13 +75,14 @@ impl AgentLoop {
             agent: agent.clone(),
             workspace: options.workspace.clone(),
             model: options.model.as_ref().map(ToString::to_string),
+            lineage: options.lineage.clone(),
         };
         Ok(match &options.session {
             SessionChoice::New => sessions.create(new(None, id)).await?,
             SessionChoice::Named(session) => sessions.create(new(Some(session.clone()), id)).await?,
             SessionChoice::Resume(session) => sessions.open(session, id).await?,
             SessionChoice::Continue => sessions.open(&sessions.newest(id, &options.workspace).await?, id).await?,
-            SessionChoice::Fork { id: session, at } => sessions.fork(session, *at, id).await?,
+            SessionChoice::Fork { id: session, at } => sessions.fork(session, *at, id, &options.lineage).await?,
         })
     }
 
@@ -208,19 +209,20 @@ fn listeners<W: Waterfall>(
 fn start(core: Arc<Core>, registration: Registration) -> AgentOwner {
     let done = watch::Sender::new(false);
     let agent = Arc::new(LoopAgent { core: core.clone(), done: done.clone(), outside_calls: AtomicU32::new(0) });
-    tokio::spawn(supervise(core, registration, done));
+    spawn(supervise(core, registration, done));
     AgentOwner { agent }
 }
 
 /// The chain that ends an agent: the driver unwinds, a last flush, unregister, `agent/disposed`, detach. A driver that does not unwind
 /// in time is dropped.
 async fn supervise(core: Arc<Core>, registration: Registration, done: watch::Sender<bool>) {
-    let mut driver = tokio::spawn(drive(core.clone()));
+    let mut driver = spawn(drive(core.clone()));
     let deadline = async {
         core.life.cancelled().await;
-        tokio::time::sleep(core.options.deadlines.dispose).await;
+        sleep(core.options.deadlines.dispose).await;
     };
     let ended = tokio::select! {
+        biased;
         ended = &mut driver => Some(ended),
         () = deadline => None,
     };

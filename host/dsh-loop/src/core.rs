@@ -1,6 +1,6 @@
 //! What the driver, the handle and the plugins' contexts share, and the small moves that more than one of them makes.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use dsh_seam::event::{CompactionApplied, Event, LiveEvent, Status, UserMessage, WaterfallChanged};
 use dsh_seam::failure::{Failure, Seam};
@@ -19,6 +19,7 @@ use crate::frames::Frames;
 use crate::inbox::{Inbox, MAX_BYTES, MAX_MESSAGES, Queued, TurnToken};
 use crate::journal::Journal;
 use crate::options::{AgentOptions, Text};
+use crate::sync::{Mutex, MutexGuard};
 
 /// One agent, as its driver and all handles share it.
 pub(crate) struct Core {
@@ -197,7 +198,7 @@ struct Gate {
 }
 
 impl Contexts {
-    fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {
+    fn gate(&self) -> MutexGuard<'_, Gate> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

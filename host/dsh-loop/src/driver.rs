@@ -15,7 +15,7 @@ use dsh_seam::waterfall::{Chain, Change, Innermost, RunContext, RunError};
 use dsh_seam::waterfalls::{Decision, StepSummary, TurnContinuation};
 
 use crate::core::Core;
-use crate::inbox::{Cause, Due, Queued, TurnToken};
+use crate::inbox::{Cause, Drained, Due, Queued, TurnToken};
 use crate::journal::in_words;
 use crate::step::StepDone;
 use crate::stop::{Fail, Stop, guarded};
@@ -55,16 +55,10 @@ impl Core {
         }
     }
 
-    /// Logs what was drained and opens the turn; none when the log is dead: what was drained but not logged is counted as lost.
+    /// Logs what was drained and opens the turn; none when the log is dead.
     async fn open_turn(&self, due: Due) -> Option<u32> {
-        let mut left = due.messages.len();
-        for Queued { content, source } in due.messages {
-            if self.journal.append(Event::UserMessage(UserMessage { content, source })).await.is_err() {
-                self.inbox.lose(left);
-                return None;
-            }
-            left -= 1;
-        }
+        let as_logged = |Queued { content, source }: Queued| Event::UserMessage(UserMessage { content, source });
+        self.log_drained(due.messages, as_logged).await.ok()?;
         let (turn, source) = {
             let state = self.journal.state();
             (state.last_turn + 1, state.unanswered.first().cloned().unwrap_or(Source::User))
@@ -134,10 +128,25 @@ impl Core {
 
     /// Takes all steering into the log, behind `head`, the text of a continuation. Returns how many messages there were.
     pub(crate) async fn log_steering(&self, turn: u32, head: Option<Queued>) -> Result<usize, RunError> {
-        let messages: Vec<Queued> = head.into_iter().chain(self.inbox.drain_steering()).collect();
-        let count = messages.len();
-        for Queued { content, source } in messages {
-            self.journal.append(Event::SteeringMessage(SteeringMessage { turn, content, source })).await?;
+        let as_logged =
+            |Queued { content, source }: Queued| Event::SteeringMessage(SteeringMessage { turn, content, source });
+        let heads = usize::from(head.is_some());
+        if let Some(head) = head {
+            self.journal.append(as_logged(head)).await?;
+        }
+        Ok(heads + self.log_drained(self.inbox.drain_steering(), as_logged).await?)
+    }
+
+    /// Logs messages in order; those that the log does not take any more are counted as lost. Returns how many there were.
+    pub(crate) async fn log_drained(
+        &self,
+        mut messages: Drained,
+        as_logged: impl Fn(Queued) -> Event,
+    ) -> Result<usize, RunError> {
+        let mut count = 0;
+        while let Some(message) = messages.next().cloned() {
+            self.journal.append_then(as_logged(message), || messages.logged()).await?;
+            count += 1;
         }
         Ok(count)
     }

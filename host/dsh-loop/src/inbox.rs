@@ -4,7 +4,8 @@
 //! agent becomes idle are decided under the same lock, so no message is stranded between a turn's end and the next drain.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use dsh_seam::event::{AgentDropped, AgentQueued, AgentStatus, ErrorEvent, LiveEvent, Source, Status};
 use dsh_seam::failure::Failure;
@@ -13,6 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::options::QueueMode;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Messages in both queues together: more is a runaway sender.
 pub const MAX_MESSAGES: usize = 1_024;
@@ -109,11 +111,37 @@ impl TurnToken {
     }
 }
 
+/// Messages on their way from a queue into the log. What is left when this is dropped is counted as lost: the log takes no more, or
+/// the driver itself was dropped.
+#[derive(Debug, Default)]
+pub struct Drained {
+    messages: VecDeque<Queued>,
+    lost: Arc<AtomicU32>,
+}
+
+impl Drained {
+    /// The next one to log.
+    pub fn next(&self) -> Option<&Queued> {
+        self.messages.front()
+    }
+
+    /// The next one is in the log.
+    pub fn logged(&mut self) {
+        self.messages.pop_front();
+    }
+}
+
+impl Drop for Drained {
+    fn drop(&mut self) {
+        self.lost.fetch_add(count(self.messages.len()), Ordering::Relaxed);
+    }
+}
+
 /// A turn that is due.
 #[derive(Debug)]
 pub struct Due {
     /// The drained messages; may be empty when a resumed session owes an answer.
-    pub messages: Vec<Queued>,
+    pub messages: Drained,
     /// The turn's token.
     pub token: Arc<TurnToken>,
 }
@@ -126,6 +154,8 @@ pub struct Inbox {
     inner: Mutex<Inner>,
     wake: Notify,
     quiet: watch::Sender<bool>,
+    /// Drained, but they never reached the log.
+    lost: Arc<AtomicU32>,
     emit: Emit,
     mode: QueueMode,
     max_turns: u32,
@@ -144,8 +174,6 @@ struct Inner {
     held: bool,
     /// Turns in a row that only plugins' messages started.
     plugin_turns: u32,
-    /// Drained, but lost because the log could not be written.
-    lost: u32,
     dispose_reason: Option<String>,
 }
 
@@ -162,10 +190,17 @@ impl Inbox {
             owed,
             held,
             plugin_turns: 0,
-            lost: 0,
             dispose_reason: None,
         };
-        Self { inner: Mutex::new(inner), wake: Notify::new(), quiet: watch::Sender::new(false), emit, mode, max_turns }
+        Self {
+            inner: Mutex::new(inner),
+            wake: Notify::new(),
+            quiet: watch::Sender::new(false),
+            lost: Arc::default(),
+            emit,
+            mode,
+            max_turns,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -295,7 +330,7 @@ impl Inbox {
             QueueMode::All => inner.queued.len(),
             QueueMode::One => inner.queued.len().min(1),
         };
-        let messages: Vec<Queued> = inner.queued.drain(..take).collect();
+        let messages: VecDeque<Queued> = inner.queued.drain(..take).collect();
         inner.bytes -= messages.iter().map(Queued::bytes).sum::<usize>();
         let only_plugins = !inner.owed && messages.iter().all(Queued::is_from_plugin);
         inner.plugin_turns = if only_plugins { inner.plugin_turns + 1 } else { 0 };
@@ -305,7 +340,7 @@ impl Inbox {
         inner.token = Some(token.clone());
         self.set_status(inner, Status::Running);
         self.break_quiet(inner);
-        Some(Due { messages, token })
+        Some(Due { messages: self.drained(messages), token })
     }
 
     /// Past the limit, messages that only plugins sent start no more turns.
@@ -337,12 +372,16 @@ impl Inbox {
         }));
     }
 
+    fn drained(&self, messages: VecDeque<Queued>) -> Drained {
+        Drained { messages, lost: self.lost.clone() }
+    }
+
     /// Takes all steering.
-    pub fn drain_steering(&self) -> Vec<Queued> {
+    pub fn drain_steering(&self) -> Drained {
         let mut inner = self.lock();
-        let messages: Vec<Queued> = inner.steering.drain(..).collect();
+        let messages = std::mem::take(&mut inner.steering);
         inner.bytes -= messages.iter().map(Queued::bytes).sum::<usize>();
-        messages
+        self.drained(messages)
     }
 
     /// Whether steering waits.
@@ -424,15 +463,10 @@ impl Inbox {
         first
     }
 
-    /// Counts messages that were drained but never reached the log.
-    pub fn lose(&self, messages: usize) {
-        self.lock().lost += count(messages);
-    }
-
     /// Throws away what is left, at the end of a dispose; returns how many messages were never read.
     pub fn dropped(&self) -> u32 {
         let mut inner = self.lock();
-        self.clear(&mut inner) + std::mem::take(&mut inner.lost)
+        self.clear(&mut inner) + self.lost.swap(0, Ordering::Relaxed)
     }
 
     /// The status.
@@ -495,8 +529,8 @@ mod tests {
             .expect("says something")
     }
 
-    fn texts(messages: &[Queued]) -> String {
-        messages.iter().map(|message| message.content[0].as_text().unwrap_or("?")).collect::<Vec<_>>().join(" ")
+    fn texts(drained: &Drained) -> String {
+        drained.messages.iter().map(|message| message.content[0].as_text().unwrap_or("?")).collect::<Vec<_>>().join(" ")
     }
 
     async fn due(bench: &Bench) -> Due {

@@ -5,7 +5,7 @@
 //! from inside a notification; how deep that goes is bounded.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,6 +21,7 @@ use futures::future::BoxFuture;
 
 use crate::log_state::LogState;
 use crate::options::{Deadlines, Durability};
+use crate::sync::{Mutex, MutexGuard, joined, spawn};
 
 /// How deep observers may append from inside notifications: enough for a chain of plugins, an end for a loop of them.
 pub(crate) const MAX_DEPTH: u32 = 8;
@@ -135,6 +136,14 @@ impl Journal {
             self.show(&entry, depth, twin).await;
             Ok(entry)
         })
+    }
+
+    /// The same; `written` is called once the event is in the log, before anybody sees it.
+    pub(crate) async fn append_then(&self, event: Event, written: impl FnOnce()) -> Result<(), RunError> {
+        let entry = self.write(event, 0, true).await?;
+        written();
+        self.show(&entry, 0, true).await;
+        Ok(())
     }
 
     /// The same for whoever may be dropped while it waits: an abort drops a waterfall and with it a plugin in the middle of an append.
@@ -385,13 +394,10 @@ impl Journal {
 
 /// Runs `work` to its end, also when whoever waits for it is dropped.
 pub(crate) async fn whole<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    match tokio::spawn(work).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime shuts down; nothing is polled again.
-            Err(_) => std::future::pending().await,
-        },
+    match joined(spawn(work).await) {
+        Some(done) => done,
+        // The runtime shuts down; nothing is polled again.
+        None => std::future::pending().await,
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `step.rs`, `frames.rs`, `batch.rs`, `stream.rs`, `call_ids.rs` | one step: request, answer, tools |
 //! | `journal.rs`, `log_state.rs`, `repair.rs` | the log: the one way in, what it stands for, what it still owes |
 //! | `context.rs` | what a plugin can do |
+//! | `sync.rs` | locks and the start of tasks, which the model checker takes over |
 
 mod agent;
 mod batch;
@@ -28,9 +29,10 @@ mod repair;
 mod step;
 mod stop;
 mod stream;
+mod sync;
 
 pub use agent::{AgentLoop, AgentOwner, LoopAgent};
-pub use inbox::{Cause, Due, Emit, Inbox, MAX_BYTES, MAX_MESSAGE_BYTES, MAX_MESSAGES, Queued, TurnToken};
+pub use inbox::{Cause, Drained, Due, Emit, Inbox, MAX_BYTES, MAX_MESSAGE_BYTES, MAX_MESSAGES, Queued, TurnToken};
 pub use options::{
     AgentOptions, CreateError, DEFAULT_MAX_STEPS, DEFAULT_MAX_TURNS, Deadlines, Durability, QueueMode, SessionChoice,
 };
