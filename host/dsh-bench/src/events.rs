@@ -87,8 +87,14 @@ impl Sessions for Timed {
         self.files.open(id, agent).await
     }
 
-    async fn fork(&self, id: &SessionId, at: Option<u64>, agent: &AgentId) -> Result<OpenSession, SessionError> {
-        self.files.fork(id, at, agent).await
+    async fn fork(
+        &self,
+        id: &SessionId,
+        at: Option<u64>,
+        agent: &AgentId,
+        lineage: &[AgentId],
+    ) -> Result<OpenSession, SessionError> {
+        self.files.fork(id, at, agent, lineage).await
     }
 
     async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {

@@ -34,6 +34,9 @@ pub struct SessionHeader {
     /// The last sequence number that was copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_at: Option<u64>,
+    /// The agent's ancestors, nearest first, when another agent made it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lineage: Vec<AgentId>,
 }
 
 /// The version of the format that this host writes.
@@ -138,6 +141,8 @@ pub struct NewSession {
     pub workspace: String,
     /// The model, if one is set.
     pub model: Option<String>,
+    /// The agent's ancestors, nearest first; none for an agent that no agent made.
+    pub lineage: Vec<AgentId>,
 }
 
 /// What is known of a session without reading all of it.
@@ -160,8 +165,15 @@ pub trait Sessions: Send + Sync {
     async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError>;
     /// An existing session, locked, its torn last line set aside. `agent` must own it.
     async fn open(&self, id: &SessionId, agent: &AgentId) -> Result<OpenSession, SessionError>;
-    /// A copy of a session up to and including sequence number `at` (none: the last `turn/end`), under a new id, open.
-    async fn fork(&self, id: &SessionId, at: Option<u64>, agent: &AgentId) -> Result<OpenSession, SessionError>;
+    /// A copy of a session up to and including sequence number `at` (none: the last `turn/end`), under a new id, open. `agent` must own
+    /// it, or have its owner in its `lineage`: an agent may go on from where its ancestor is.
+    async fn fork(
+        &self,
+        id: &SessionId,
+        at: Option<u64>,
+        agent: &AgentId,
+        lineage: &[AgentId],
+    ) -> Result<OpenSession, SessionError>;
     /// The session of this agent and workspace whose last entry is the newest.
     async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError>;
     /// All sessions, the newest last entry first.

@@ -404,8 +404,14 @@ impl Sessions for Failing {
     async fn open(&self, id: &SessionId, agent: &AgentId) -> Result<OpenSession, SessionError> {
         self.inner.open(id, agent).await
     }
-    async fn fork(&self, id: &SessionId, at: Option<u64>, agent: &AgentId) -> Result<OpenSession, SessionError> {
-        self.inner.fork(id, at, agent).await
+    async fn fork(
+        &self,
+        id: &SessionId,
+        at: Option<u64>,
+        agent: &AgentId,
+        lineage: &[AgentId],
+    ) -> Result<OpenSession, SessionError> {
+        self.inner.fork(id, at, agent, lineage).await
     }
     async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
         self.inner.newest(agent, workspace).await

@@ -120,7 +120,13 @@ impl Inner {
     }
 
     fn empty_header(&self, id: &SessionId, agent: &AgentId) -> SessionHeader {
-        let new = NewSession { id: None, agent: agent.clone(), workspace: self.workspace.clone(), model: None };
+        let new = NewSession {
+            id: None,
+            agent: agent.clone(),
+            workspace: self.workspace.clone(),
+            model: None,
+            lineage: vec![],
+        };
         super::header(id.clone(), new, self.now_ms())
     }
 
@@ -184,11 +190,17 @@ impl Inner {
         Ok(OpenSession { header: log.header, entries: log.entries, writer, notices })
     }
 
-    fn fork(&self, id: &SessionId, at: Option<u64>, agent: &AgentId) -> Result<OpenSession, SessionError> {
+    fn fork(
+        &self,
+        id: &SessionId,
+        at: Option<u64>,
+        agent: &AgentId,
+        lineage: &[AgentId],
+    ) -> Result<OpenSession, SessionError> {
         let bytes = self.bytes(id)?;
         let new = self.next_id();
         let path = self.path(&new);
-        let Copy { header, entries, buffer } = lines::copy(id, &bytes, at, agent, new, self.now_ms())?;
+        let Copy { header, entries, buffer } = lines::copy(id, &bytes, at, (agent, lineage), new, self.now_ms())?;
         Ok(fresh(path, header, entries, buffer, None))
     }
 
@@ -291,9 +303,15 @@ impl Sessions for FileSessions {
         self.blocking(move |inner| inner.open(&id, &agent)).await
     }
 
-    async fn fork(&self, id: &SessionId, at: Option<u64>, agent: &AgentId) -> Result<OpenSession, SessionError> {
-        let (id, agent) = (id.clone(), agent.clone());
-        self.blocking(move |inner| inner.fork(&id, at, &agent)).await
+    async fn fork(
+        &self,
+        id: &SessionId,
+        at: Option<u64>,
+        agent: &AgentId,
+        lineage: &[AgentId],
+    ) -> Result<OpenSession, SessionError> {
+        let (id, agent, lineage) = (id.clone(), agent.clone(), lineage.to_vec());
+        self.blocking(move |inner| inner.fork(&id, at, &agent, &lineage)).await
     }
 
     async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {

@@ -152,6 +152,7 @@ fn found_header(id: &SessionId, whole: &[u8]) -> Option<SessionHeader> {
         created: entry.time_ms,
         parent: None,
         forked_at: None,
+        lineage: Vec::new(),
     })
 }
 
@@ -203,23 +204,28 @@ struct Line<'a> {
     data: &'a RawValue,
 }
 
-/// Copies the log in `bytes` of session `id` up to and including `at` (none: the last `turn/end`) as session `new`.
+/// Copies the log in `bytes` of session `id` up to and including `at` (none: the last `turn/end`) as session `new` of the agent `heir`,
+/// given with its lineage: the log must be its own, or one of an ancestor.
 pub(super) fn copy(
     id: &SessionId,
     bytes: &[u8],
     at: Option<u64>,
-    agent: &AgentId,
+    (agent, lineage): (&AgentId, &[AgentId]),
     new: SessionId,
     now_ms: u64,
 ) -> Result<Copy, SessionError> {
     let log = parse(id, bytes, Bad::Refuse)?;
-    owned(&log.header, agent)?;
+    if !lineage.contains(&log.header.agent) {
+        owned(&log.header, agent)?;
+    }
     let at = place(id, &log.entries, at)?;
     let header = SessionHeader {
         id: new.clone(),
+        agent: agent.clone(),
         created: now_ms,
         parent: Some(id.clone()),
         forked_at: Some(at),
+        lineage: lineage.to_vec(),
         host: super::this_host(),
         ..log.header
     };

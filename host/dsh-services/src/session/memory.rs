@@ -90,11 +90,11 @@ impl MemorySessions {
         id: &SessionId,
         bytes: &[u8],
         at: Option<u64>,
-        agent: &AgentId,
+        heir: (&AgentId, &[AgentId]),
     ) -> Result<OpenSession, SessionError> {
         let now_ms = self.inner.clock.now_ms();
         let new = self.inner.ids.next(now_ms);
-        let Copy { header, entries, buffer } = lines::copy(id, bytes, at, agent, new, now_ms)?;
+        let Copy { header, entries, buffer } = lines::copy(id, bytes, at, heir, new, now_ms)?;
         self.take_in(header, entries, buffer)
     }
 
@@ -125,9 +125,15 @@ impl Sessions for MemorySessions {
         Ok(OpenSession { header: log.header, entries: log.entries, writer, notices: Vec::new() })
     }
 
-    async fn fork(&self, id: &SessionId, at: Option<u64>, agent: &AgentId) -> Result<OpenSession, SessionError> {
+    async fn fork(
+        &self,
+        id: &SessionId,
+        at: Option<u64>,
+        agent: &AgentId,
+        lineage: &[AgentId],
+    ) -> Result<OpenSession, SessionError> {
         let bytes = self.kept(id)?.buffer().bytes.clone();
-        self.fork_from(id, &bytes, at, agent)
+        self.fork_from(id, &bytes, at, (agent, lineage))
     }
 
     async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {

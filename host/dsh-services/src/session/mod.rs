@@ -40,6 +40,7 @@ fn header(id: SessionId, new: NewSession, now_ms: u64) -> SessionHeader {
         created: now_ms,
         parent: None,
         forked_at: None,
+        lineage: new.lineage,
     }
 }
 

@@ -33,7 +33,13 @@ pub(super) fn files(dir: &Path) -> FileSessions {
 }
 
 pub(super) fn new_session(name: Option<&str>) -> NewSession {
-    NewSession { id: name.map(id), agent: agent("main"), workspace: "/w".into(), model: Some("echo".into()) }
+    NewSession {
+        id: name.map(id),
+        agent: agent("main"),
+        workspace: "/w".into(),
+        model: Some("echo".into()),
+        lineage: vec![],
+    }
 }
 
 /// The event that `word` stands for.

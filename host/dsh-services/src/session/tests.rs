@@ -222,11 +222,30 @@ async fn an_unknown_event_is_kept() {
     assert_eq!(serde_json::to_string(&session.entries[0]).unwrap(), line);
     append(&mut session, &["end"]);
     drop(session);
-    let fork = files(dir.path()).fork(&id("s"), None, &agent("main")).await.unwrap();
+    let fork = files(dir.path()).fork(&id("s"), None, &agent("main"), &[]).await.unwrap();
     assert_eq!(
         serde_json::to_string(&fork.entries[0]).unwrap(),
         line.replace("\"s\"", &format!("\"{}\"", fork.header.id))
     );
+}
+
+#[tokio::test]
+async fn an_agent_may_fork_the_session_of_an_ancestor() {
+    let dir = tempfile::tempdir().unwrap();
+    made(dir.path(), "s", &["start", "end", "start"]).await;
+    let lineage = [agent("main.1"), agent("main")];
+    let (saved, unsaved) = (files(dir.path()), Unsaved::new(files(dir.path())));
+    for sessions in [&unsaved as &dyn Sessions, &saved] {
+        let mut fork = sessions.fork(&id("s"), Some(2), &agent("main.1.1"), &lineage).await.unwrap();
+        assert_eq!((fork.header.agent.as_str(), &*fork.header.lineage), ("main.1.1", &lineage[..]));
+        assert!(fork.entries.iter().all(|entry| entry.agent == agent("main")), "who did what stays");
+        append(&mut fork, &["more"]);
+        let (header, new) = (fork.header.clone(), fork.header.id.clone());
+        drop(fork);
+        assert_eq!(sessions.open(&new, &agent("main.1.1")).await.unwrap().header, header);
+        assert!(sessions.open(&new, &agent("main")).await.is_err(), "it is the descendant's");
+        assert_eq!(sessions.newest(&agent("main"), "/w").await.unwrap(), id("s"));
+    }
 }
 
 #[tokio::test]
@@ -235,7 +254,7 @@ async fn a_fork_is_a_copy_with_lineage() {
     made(dir.path(), "s", &["start", "end", "start", "step"]).await;
     let held = open(dir.path(), "s").await.unwrap();
     let check = async |sessions: &dyn Sessions, at: Option<u64>, expect: Result<(&str, u64), &str>| {
-        let forked = sessions.fork(&id("s"), at, &agent("main")).await;
+        let forked = sessions.fork(&id("s"), at, &agent("main"), &[]).await;
         let (words_expected, forked_at) = match expect {
             Ok(expect) => expect,
             Err(message) => return assert_eq!(forked.err().unwrap().to_string(), message),
@@ -262,9 +281,9 @@ async fn a_fork_is_a_copy_with_lineage() {
     assert_eq!(names(dir.path()).len(), 4, "the three of the saved ones and the source");
     drop(held);
     made(dir.path(), "open", &["start"]).await;
-    let error = saved.fork(&id("open"), None, &agent("main")).await.err().unwrap().to_string();
+    let error = saved.fork(&id("open"), None, &agent("main"), &[]).await.err().unwrap().to_string();
     assert!(error.contains("it has none; name a place"), "{error}");
-    let error = saved.fork(&id("s"), None, &agent("other")).await.err().unwrap();
+    let error = saved.fork(&id("s"), None, &agent("other"), &[agent("main.1")]).await.err().unwrap();
     assert!(matches!(error, SessionError::OtherAgent { .. }), "{error}");
 }
 

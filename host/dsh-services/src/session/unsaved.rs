@@ -58,12 +58,19 @@ impl Sessions for Unsaved {
         self.files.blocking(bring).await
     }
 
-    async fn fork(&self, id: &SessionId, at: Option<u64>, agent: &AgentId) -> Result<OpenSession, SessionError> {
+    async fn fork(
+        &self,
+        id: &SessionId,
+        at: Option<u64>,
+        agent: &AgentId,
+        lineage: &[AgentId],
+    ) -> Result<OpenSession, SessionError> {
         if self.memory.holds(id) {
-            return self.memory.fork(id, at, agent).await;
+            return self.memory.fork(id, at, agent, lineage).await;
         }
-        let (memory, id, agent) = (self.memory.clone(), id.clone(), agent.clone());
-        self.files.blocking(move |inner| memory.fork_from(&id, &inner.bytes(&id)?, at, &agent)).await
+        let (memory, id, agent, lineage) = (self.memory.clone(), id.clone(), agent.clone(), lineage.to_vec());
+        let fork = move |inner: &super::files::Inner| memory.fork_from(&id, &inner.bytes(&id)?, at, (&agent, &lineage));
+        self.files.blocking(fork).await
     }
 
     async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
