@@ -49,10 +49,15 @@ impl Core {
         }
         let (run, not_started) = run.split_at(started);
         let tools = &self.seams().tools;
-        let dispatches = match run {
-            [call] => vec![tools.dispatch(at, call.clone(), cancel).await],
-            run => join_all(run.iter().map(|call| tools.dispatch(at, call.clone(), cancel))).await,
-        };
+        let dispatches = self.journal.settling(async {
+            match run {
+                [call] => vec![tools.dispatch(at, call.clone(), cancel).await],
+                run => join_all(run.iter().map(|call| tools.dispatch(at, call.clone(), cancel))).await,
+            }
+        });
+        let dispatches = dispatches.await;
+        self.journal.until_done().await;
+        self.children_gone().await;
         let mut stop = None;
         for (call, Dispatch { outcome, fatal }) in run.iter().zip(dispatches) {
             self.log_result(at, call, outcome).await?;
@@ -86,7 +91,7 @@ impl Core {
         let at = StepRef::default();
         let _under_way = self.outside.read().await;
         self.log_call(at, &call).await?;
-        let dispatch = self.seams().tools.dispatch(at, call.clone(), cancel).await;
+        let dispatch = self.journal.settling(self.seams().tools.dispatch(at, call.clone(), cancel)).await;
         self.log_result(at, &call, dispatch.outcome.clone()).await?;
         Ok(dispatch)
     }

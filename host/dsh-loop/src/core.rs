@@ -1,12 +1,13 @@
 //! What the driver, the handle and the plugins' contexts share, and the small moves that more than one of them makes.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use dsh_seam::event::{CompactionApplied, Event, LiveEvent, Status, UserMessage, WaterfallChanged};
 use dsh_seam::failure::{Failure, Seam};
 use dsh_seam::ids::{AgentInfo, PluginName, StepRef};
 use dsh_seam::message::ToolSchema;
-use dsh_seam::plugin::{Attached, Lifecycle};
+use dsh_seam::plugin::{Attached, Lifecycle, Plugin};
 use dsh_seam::services::Services;
 use dsh_seam::session::{Flush, RegisteredSections};
 use dsh_seam::tools::{AgentTools, Approvals, ToolDefinition};
@@ -19,6 +20,8 @@ use crate::frames::Frames;
 use crate::inbox::{Inbox, MAX_BYTES, MAX_MESSAGES, Queued, TurnToken};
 use crate::journal::Journal;
 use crate::options::{AgentOptions, Text};
+use crate::stop::{Stop, guarded};
+use crate::subagents::{Children, Heritage};
 use crate::sync::{Mutex, MutexGuard};
 
 /// One agent, as its driver and all handles share it.
@@ -27,12 +30,18 @@ pub(crate) struct Core {
     pub(crate) options: AgentOptions,
     pub(crate) system_suffix: Text,
     pub(crate) services: Services,
+    pub(crate) plugins: Arc<[Arc<dyn Plugin>]>,
+    /// What it has from its parent, when an agent made it.
+    pub(crate) heritage: Option<Heritage>,
+    pub(crate) children: Children,
     pub(crate) journal: Arc<Journal>,
     pub(crate) inbox: Inbox,
     pub(crate) seams: OnceLock<Seams>,
     pub(crate) contexts: Contexts,
     pub(crate) frames: Frames,
     pub(crate) schemas: Mutex<Option<Schemas>>,
+    /// The next sequence number when the plugins were last asked to flush.
+    pub(crate) flushed: AtomicU64,
     /// Cancelled when the agent is disposed.
     pub(crate) life: CancellationToken,
     /// Read by each call outside of any turn while it runs; written by whoever waits for their end.
@@ -171,6 +180,16 @@ impl Core {
         let schemas: Arc<[ToolSchema]> = definitions.iter().map(schema).collect();
         *known = Some(Schemas { of: definitions, schemas: schemas.clone() });
         schemas
+    }
+
+    /// Awaits `work` for the open turn, unless its token is cancelled first; what is emitted meanwhile settles. After a cancellation,
+    /// what the dropped work had begun in the log is done when this returns.
+    pub(crate) async fn guarded<T>(&self, token: &TurnToken, work: impl Future<Output = T>) -> Result<T, Stop> {
+        let done = self.journal.settling(guarded(token.token(), work)).await;
+        if done.is_err() {
+            self.journal.until_done().await;
+        }
+        done
     }
 
     /// Emits a live event and waits until it has settled.

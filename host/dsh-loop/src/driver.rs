@@ -4,6 +4,7 @@
 //! (`log_state.rs`); whatever closes something reads there whether it is open.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use dsh_seam::event::{
     ChangeKind, ErrorEvent, Event, LiveEvent, ReasonKind, Source, SteeringMessage, Trigger, TurnEnd, TurnReason,
@@ -18,7 +19,7 @@ use crate::core::Core;
 use crate::inbox::{Cause, Drained, Due, Queued, TurnToken};
 use crate::journal::in_words;
 use crate::step::StepDone;
-use crate::stop::{Fail, Stop, guarded};
+use crate::stop::{Fail, Stop};
 
 /// Takes turns until the agent is disposed.
 pub(crate) async fn drive(core: Arc<Core>) {
@@ -121,8 +122,7 @@ impl Core {
         let cx = RunContext::<TurnContinuation> { at, cancel: token.token().clone(), about: summary };
         let innermost: Innermost<TurnContinuation> = Arc::new(|proposal| Box::pin(async move { Ok(proposal) }));
         let (decision, changes) =
-            guarded(token.token(), Chain::run(cx, listeners, self.journal.place(at, None), proposal, innermost))
-                .await?;
+            self.guarded(token, Chain::run(cx, listeners, self.journal.place(at, None), proposal, innermost)).await?;
         Ok((decision?, author(changes)))
     }
 
@@ -198,13 +198,16 @@ impl Core {
         Ok(())
     }
 
-    /// Awaits the flush of session and plugins, within the deadline; a failure is reported and the next turn proceeds.
+    /// Awaits the flush of session and plugins, within the deadline; a failure is reported and the next turn proceeds. Nothing is asked
+    /// twice to flush the same.
     pub(crate) async fn flush_turn(&self) {
         let mut failures = Vec::new();
         if let Err(message) = self.journal.flush().await {
             failures.push(("flush-failed".to_owned(), message, None));
         }
-        for (plugin, flush) in self.seams().flushes.iter().filter(|(plugin, _)| !self.journal.is_off(plugin)) {
+        let has_news = self.flushed.load(Ordering::Acquire) != self.journal.state().next_seq;
+        let asked = |plugin: &PluginName| has_news && !self.journal.is_off(plugin);
+        for (plugin, flush) in self.seams().flushes.iter().filter(|(plugin, _)| asked(plugin)) {
             let deadline = self.options.deadlines.flush;
             let failed = match tokio::time::timeout(deadline, flush.flush()).await {
                 Ok(Ok(())) => continue,
@@ -213,6 +216,7 @@ impl Core {
             };
             failures.push(("plugin-failed".to_owned(), failed, Some(plugin.clone())));
         }
+        self.flushed.store(self.journal.state().next_seq, Ordering::Release);
         for (code, message, plugin) in failures {
             // A failure of the session's own flush decides the exit code and is said there.
             if plugin.is_some() {

@@ -1,9 +1,12 @@
 //! The hash of what seldom changes from request to request, kept.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
-use dsh_seam::message::{Sampling, ToolSchema};
+use dsh_seam::message::{ModelName, Sampling, ToolSchema};
 use dsh_seam::view::{Frame, FrameHash};
+
+use crate::options::Text;
+use crate::sync::Mutex;
 
 /// The sampling of every request, and the hash of the last frame.
 pub(crate) struct Frames {
@@ -12,10 +15,10 @@ pub(crate) struct Frames {
 }
 
 struct LastFrame {
-    model: String,
-    sampling: Sampling,
-    system: String,
-    tools: Vec<ToolSchema>,
+    model: ModelName,
+    sampling: Arc<Sampling>,
+    system: Text,
+    tools: Arc<[ToolSchema]>,
     hash: FrameHash,
 }
 
@@ -24,20 +27,32 @@ impl Frames {
         Self { sampling: Arc::new(sampling), last: Mutex::default() }
     }
 
-    /// The hash over `frame`; made anew only when it differs from the last.
-    pub(crate) fn hash(&self, frame: &Frame<'_>) -> FrameHash {
+    /// The hash over a frame; made anew only when it differs from the last.
+    pub(crate) fn hash(
+        &self,
+        model: &ModelName,
+        sampling: &Arc<Sampling>,
+        system: &Text,
+        tools: &Arc<[ToolSchema]>,
+    ) -> FrameHash {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*last
-            && known.model == frame.model
-            && known.sampling == *frame.sampling
-            && known.system == frame.system
-            && known.tools == frame.tools
+            && known.model == *model
+            && known.sampling == *sampling
+            && known.system == *system
+            // Schemas are large and shared from step to step.
+            && (Arc::ptr_eq(&known.tools, tools) || known.tools == *tools)
         {
             return known.hash.clone();
         }
-        let hash = FrameHash::new(frame);
-        let (model, sampling, system) = (frame.model.to_owned(), frame.sampling.clone(), frame.system.to_owned());
-        *last = Some(LastFrame { model, sampling, system, tools: frame.tools.to_vec(), hash: hash.clone() });
+        let hash = FrameHash::new(&Frame { model, sampling, system, tools });
+        *last = Some(LastFrame {
+            model: model.clone(),
+            sampling: sampling.clone(),
+            system: system.clone(),
+            tools: tools.clone(),
+            hash: hash.clone(),
+        });
         hash
     }
 }

@@ -4,7 +4,8 @@
 //! observer that asked for it is awaited in plugin order, and whoever waits for the event to settle is awaited. An observer can append
 //! from inside a notification; how deep that goes is bounded.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use dsh_seam::session::{Observer, SessionWriter, wants};
 use dsh_seam::tools::{ToolEvent, ToolLog};
 use dsh_seam::waterfall::{FailureReport, RunError};
 use futures::future::BoxFuture;
+use tokio::sync::{Notify, watch};
 
 use crate::log_state::LogState;
 use crate::options::{Deadlines, Durability};
@@ -41,22 +43,17 @@ pub(crate) struct Journal {
     clock: Arc<dyn Clock>,
     events: Arc<dyn EventSink>,
     observers: OnceLock<Vec<Watcher>>,
-    unsettled: Mutex<Vec<Arc<Unsettled>>>,
+    /// Events that were emitted where nothing could be awaited.
+    unsettled: Mutex<Vec<Emitted>>,
+    /// Wakes the driver when an event waits to be settled.
+    news: Notify,
+    /// Work that goes on although whoever waited for it was dropped.
+    under_way: watch::Sender<u32>,
+    /// The next sequence number when the log was last made durable.
+    durable: AtomicU64,
     on_dead: OnceLock<Box<dyn Fn() + Send + Sync>>,
     durability: Durability,
     deadlines: Deadlines,
-}
-
-/// An event that was emitted where nothing could be awaited. Whoever comes first settles it, and the others wait for that.
-struct Unsettled {
-    emitted: Emitted,
-    done: tokio::sync::OnceCell<()>,
-}
-
-impl Unsettled {
-    async fn settle(&self, events: &dyn EventSink) {
-        self.done.get_or_init(|| events.settled(&self.emitted)).await;
-    }
 }
 
 /// One plugin's observer and how it fares.
@@ -80,6 +77,7 @@ impl Journal {
         durability: Durability,
         deadlines: Deadlines,
     ) -> Self {
+        let durable = AtomicU64::new(state.next_seq);
         Self {
             info,
             writer: tokio::sync::Mutex::new(writer),
@@ -89,6 +87,9 @@ impl Journal {
             events,
             observers: OnceLock::new(),
             unsettled: Mutex::default(),
+            news: Notify::new(),
+            under_way: watch::Sender::new(0),
+            durable,
             on_dead: OnceLock::new(),
             durability,
             deadlines,
@@ -151,7 +152,7 @@ impl Journal {
     pub(crate) async fn append_whole(self: &Arc<Self>, event: Event, depth: u32) -> Result<Arc<Entry>, RunError> {
         let entry = self.write(event, depth, true).await?;
         let (journal, shown) = (self.clone(), entry.clone());
-        whole(async move { journal.show(&shown, depth, true).await }).await;
+        self.whole(async move { journal.show(&shown, depth, true).await }).await;
         Ok(entry)
     }
 
@@ -252,41 +253,76 @@ impl Journal {
 
     /// Emits a live event from where nothing can be awaited; it settles before the driver does anything else.
     pub(crate) fn live_later(&self, event: LiveEvent) {
-        self.emit_unsettled(event);
+        let emitted = self.emitted(event);
+        self.events.emit(&emitted);
+        self.unsettled().push(emitted);
+        self.news.notify_waiters();
     }
 
-    fn emit_unsettled(&self, event: LiveEvent) -> Arc<Unsettled> {
-        let unsettled = Arc::new(Unsettled { emitted: self.emitted(event), done: tokio::sync::OnceCell::new() });
-        self.events.emit(&unsettled.emitted);
-        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).push(unsettled.clone());
-        unsettled
+    fn unsettled(&self) -> MutexGuard<'_, Vec<Emitted>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same while the driver waits for a tool: it settles at once, so that a command for it reaches the tool that runs.
-    fn live_meanwhile(&self, event: LiveEvent) {
-        let unsettled = self.emit_unsettled(event);
-        let events = self.events.clone();
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { unsettled.settle(events.as_ref()).await });
+    /// Awaits `work`, and meanwhile settles what is emitted: a command that waits for such an event reaches the tool, the stream or the
+    /// listener that the driver waits for.
+    pub(crate) async fn settling<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            let news = self.news.notified();
+            self.settle_pending().await;
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = news => {}
+            }
         }
     }
 
     /// Whether an event emitted by [`Journal::live_later`] has not settled yet.
     pub(crate) fn has_unsettled(&self) -> bool {
-        !self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.unsettled().is_empty()
     }
 
     /// Waits until every event emitted by [`Journal::live_later`] has settled.
     pub(crate) async fn settle_pending(&self) {
         loop {
-            let pending = std::mem::take(&mut *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner));
+            let pending = std::mem::take(&mut *self.unsettled());
             if pending.is_empty() {
                 return;
             }
-            for unsettled in &pending {
-                unsettled.settle(self.events.as_ref()).await;
+            for emitted in &pending {
+                self.events.settled(emitted).await;
             }
         }
+    }
+
+    /// Runs `work` to its end, also when whoever waits for it is dropped; then the driver waits for it, see [`Journal::until_done`].
+    pub(crate) async fn whole<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let under_way = self.under_way();
+        let task = spawn(async move {
+            let done = work.await;
+            drop(under_way);
+            done
+        });
+        match joined(task.await) {
+            Some(done) => done,
+            // The runtime shuts down; nothing is polled again.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn under_way(self: &Arc<Self>) -> UnderWay {
+        self.under_way.send_modify(|count| *count += 1);
+        UnderWay(self.clone())
+    }
+
+    /// Waits for the work that nobody waits for any more: what was begun by a listener that an abort dropped.
+    pub(crate) async fn until_done(&self) {
+        // The sender is a field of `self`, so waiting cannot fail.
+        let _ = self.under_way.subscribe().wait_for(|count| *count == 0).await;
     }
 
     async fn notify(&self, entry: &Arc<Entry>, depth: u32) {
@@ -355,14 +391,18 @@ impl Journal {
         watchers.iter().any(|watcher| watcher.plugin == *plugin && watcher.off.load(Ordering::Relaxed))
     }
 
-    /// Makes the log durable, within the deadline for a flush.
+    /// Makes the log durable, within the deadline for a flush; nothing when it is durable already.
     pub(crate) async fn flush(&self) -> Result<(), String> {
-        if self.is_dead() {
+        let written = self.state().next_seq;
+        if self.is_dead() || self.durable.load(Ordering::Acquire) == written {
             return Ok(());
         }
         let flush = async { self.writer.lock().await.flush().await };
         match tokio::time::timeout(self.deadlines.flush, flush).await {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(())) => {
+                self.durable.store(written, Ordering::Release);
+                Ok(())
+            }
             Ok(Err(error)) => Err(format!("the session could not be flushed: {error}")),
             Err(_) => Err(format!("flushing the session took longer than {}", in_words(self.deadlines.flush))),
         }
@@ -392,12 +432,12 @@ impl Journal {
     }
 }
 
-/// Runs `work` to its end, also when whoever waits for it is dropped.
-pub(crate) async fn whole<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    match joined(spawn(work).await) {
-        Some(done) => done,
-        // The runtime shuts down; nothing is polled again.
-        None => std::future::pending().await,
+/// Work that goes on although whoever waited for it was dropped.
+struct UnderWay(Arc<Journal>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.send_modify(|count| *count -= 1);
     }
 }
 
@@ -506,7 +546,7 @@ impl ToolLog for Place {
             text: text.to_owned(),
             fraction,
         };
-        self.journal.live_meanwhile(LiveEvent::ToolProgress(event));
+        self.journal.live_later(LiveEvent::ToolProgress(event));
     }
 
     async fn before_tool(&self, read_only: bool) -> Result<(), RunError> {
@@ -514,6 +554,14 @@ impl ToolLog for Place {
             return Ok(());
         }
         self.journal.flush().await.map_err(|message| RunError::Host(Failure::new("flush-failed", message)))
+    }
+
+    fn owe(&self, work: BoxFuture<'static, ()>) {
+        let under_way = self.journal.under_way();
+        spawn(async move {
+            work.await;
+            drop(under_way);
+        });
     }
 
     fn for_call(&self, at: StepRef, call_id: &str) -> Arc<dyn ToolLog> {

@@ -4,14 +4,51 @@
 //! call from one that never started, step and turn are closed.
 
 use dsh_seam::event::{
-    AssistantMessage, Event, ReasonKind, StepMark, ToolCallEvent, ToolResultEvent, TurnEnd, TurnReason,
+    AssistantMessage, ErrorEvent, Event, ReasonKind, StepMark, ToolCallEvent, ToolResultEvent, TurnEnd, TurnReason,
 };
 use dsh_seam::tools::Outcome;
 
 use crate::log_state::LogState;
 
+/// Why a log stopped in the middle.
+pub(crate) enum Cut {
+    /// The process that wrote it ended.
+    Process,
+    /// The driver that wrote it was dropped, or panicked: the reason of its turn, and the error that is logged before.
+    Driver { reason: TurnReason, error: Option<ErrorEvent> },
+}
+
+impl Cut {
+    /// The result of a call that was running.
+    fn started(&self) -> Outcome {
+        let who = match self {
+            Self::Process => "the process ended",
+            Self::Driver { .. } => "the agent was ended",
+        };
+        Outcome::error(
+            "outcome-unknown",
+            format!(
+                "Outcome unknown: {who} while this call was running. Look at its effects before you call it again."
+            ),
+        )
+    }
+
+    /// The result of a call that was not.
+    fn not_started(&self) -> Outcome {
+        match self {
+            Self::Process => Outcome::error(
+                "not-started",
+                "Not started: the process ended before this call ran. It is safe to call it again.",
+            ),
+            Self::Driver { .. } => {
+                Outcome::error("aborted-before-dispatch", "Not run: the agent was ended before this call was started.")
+            }
+        }
+    }
+}
+
 /// The entries to append, in order.
-pub(crate) fn owed(state: &LogState) -> Vec<Event> {
+pub(crate) fn owed(state: &LogState, cut: Cut) -> Vec<Event> {
     let Some(open) = &state.open else { return Vec::new() };
     let turn = open.turn;
     let mut events = Vec::new();
@@ -33,17 +70,7 @@ pub(crate) fn owed(state: &LogState) -> Vec<Event> {
                     arguments: call.arguments.clone(),
                 }));
             }
-            let outcome = if state.started {
-                Outcome::error(
-                    "outcome-unknown",
-                    "Outcome unknown: the process ended while this call was running. Look at its effects before you call it again.",
-                )
-            } else {
-                Outcome::error(
-                    "not-started",
-                    "Not started: the process ended before this call ran. It is safe to call it again.",
-                )
-            };
+            let outcome = if state.started { cut.started() } else { cut.not_started() };
             let Outcome { content, is_error, code, plugin } = outcome;
             events.push(Event::ToolResult(ToolResultEvent {
                 turn,
@@ -57,6 +84,21 @@ pub(crate) fn owed(state: &LogState) -> Vec<Event> {
         }
         events.push(Event::StepEnd(StepMark { turn, step }));
     }
-    events.push(Event::TurnEnd(TurnEnd { turn, reason: TurnReason::plain(ReasonKind::Interrupted) }));
+    let reason = match (cut, &open.error) {
+        (Cut::Process, _) => TurnReason::plain(ReasonKind::Interrupted),
+        // An error that was logged before stays.
+        (Cut::Driver { .. }, Some((code, message))) => of_error(code, message),
+        (Cut::Driver { error: Some(error), .. }, None) => {
+            let reason = of_error(&error.code, &error.message);
+            events.push(Event::Error(error));
+            reason
+        }
+        (Cut::Driver { reason, error: None }, None) => reason,
+    };
+    events.push(Event::TurnEnd(TurnEnd { turn, reason }));
     events
+}
+
+fn of_error(code: &str, message: &str) -> TurnReason {
+    TurnReason { kind: ReasonKind::Error, reason: None, code: Some(code.into()), message: Some(message.into()) }
 }

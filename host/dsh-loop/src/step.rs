@@ -9,7 +9,7 @@ use dsh_seam::failure::{ModelFailure, Seam};
 use dsh_seam::ids::StepRef;
 use dsh_seam::llm::{ModelRequest, RequestedBy};
 use dsh_seam::message::{Chunk, ContentBlock, FinishReason, Message, Role, ToolSchema, Usage};
-use dsh_seam::view::{Frame, MessageList};
+use dsh_seam::view::MessageList;
 use dsh_seam::waterfall::{Chain, Innermost, RunContext, RunError};
 use dsh_seam::waterfalls::{Recovery, Request, RequestError, StepResult};
 use futures::StreamExt;
@@ -18,7 +18,7 @@ use crate::call_ids::make_unique;
 use crate::core::Core;
 use crate::inbox::{Queued, TurnToken};
 use crate::options::Text;
-use crate::stop::{Stop, guarded};
+use crate::stop::Stop;
 use crate::stream::{Assembly, MAX_ANSWER_BYTES};
 
 /// How often one step may call the model: an outage is not waited out by one step.
@@ -154,7 +154,7 @@ impl Core {
         let sections = &self.seams().sections;
         let assemble =
             self.services.system_prompt.assemble(at, sections, &self.system_suffix, place.as_ref(), token.token());
-        let system = guarded(token.token(), assemble).await??.into();
+        let system = self.guarded(token, assemble).await??.into();
         let mut attempt = Attempt { number: 1, system, tools: self.tool_schemas(), retry_of: None };
         loop {
             let request = self.shape_request(at, &attempt, token).await?;
@@ -169,7 +169,7 @@ impl Core {
             *spent = plus(spent.take(), usage);
             self.log_request_failure(at, attempt.number, &failure).await?;
             let wait = self.recover(at, attempt.number, &failure, token).await?;
-            guarded(token.token(), tokio::time::sleep(wait)).await?;
+            self.guarded(token, tokio::time::sleep(wait)).await?;
             attempt.retry_of = Some(RequestFailure { failure, attempt: attempt.number });
             attempt.number += 1;
         }
@@ -197,7 +197,7 @@ impl Core {
         let cx = RunContext::<RequestError> { at, cancel: token.token().clone(), about };
         let innermost: Innermost<RequestError> = Arc::new(|()| Box::pin(async { Ok(Recovery::GiveUp) }));
         let (recovery, _) =
-            guarded(token.token(), Chain::run(cx, listeners, self.journal.place(at, None), (), innermost)).await?;
+            self.guarded(token, Chain::run(cx, listeners, self.journal.place(at, None), (), innermost)).await?;
         match recovery? {
             Recovery::GiveUp => Err(failure.clone().into()),
             Recovery::RetryAfterMs(_) if attempt >= MAX_ATTEMPTS => {
@@ -235,10 +235,7 @@ impl Core {
                 format!("the request was not sent, since every provider would refuse it: {parted}"),
             ));
         }
-        let hash = self
-            .frames
-            .hash(&Frame { model: &model, sampling: &sampling, system: &system, tools: &tools })
-            .request(&messages.chain());
+        let hash = self.frames.hash(&model, &sampling, &system, &tools).request(&messages.chain());
         let (changed_system, changed_tools) = {
             let state = self.journal.state();
             let known = state.frame.as_ref();
@@ -300,7 +297,7 @@ impl Core {
             let cx = RunContext::<Request> { at, cancel: token.token().clone(), about: () };
             let innermost: Innermost<Request> = Arc::new(|_| Box::pin(async { Ok(()) }));
             let run = Chain::run(cx, listeners, self.journal.place(at, None), draft.clone(), innermost);
-            let (outcome, _) = guarded(token.token(), run).await?;
+            let (outcome, _) = self.guarded(token, run).await?;
             outcome?;
         } else if token.token().is_cancelled() {
             return Err(Stop::Cancelled);
@@ -319,11 +316,11 @@ impl Core {
             Ok(model) => model,
             Err(failure) => return Ok(Err(failure)),
         };
-        let mut stream = match guarded(token.token(), model.stream(Arc::new(request))).await? {
+        let mut stream = match self.guarded(token, model.stream(Arc::new(request))).await? {
             Ok(stream) => stream,
             Err(failure) => return Ok(Err(failure)),
         };
-        while let Some(chunk) = guarded(token.token(), stream.next()).await? {
+        while let Some(chunk) = self.guarded(token, stream.next()).await? {
             let chunk = match chunk {
                 Ok(chunk) => chunk,
                 Err(failure) => return Ok(Err(failure)),
@@ -368,7 +365,7 @@ impl Core {
             let cx = RunContext::<StepResult> { at, cancel: token.token().clone(), about: () };
             let innermost: Innermost<StepResult> = Arc::new(|message| Box::pin(async move { Ok(message) }));
             let run = Chain::run(cx, listeners, self.journal.place(at, None), answer, innermost);
-            let (outcome, changes) = guarded(token.token(), run).await?;
+            let (outcome, changes) = self.guarded(token, run).await?;
             answer = outcome?;
             self.log_changes(at, Seam::StepResult, changes).await?;
         }

@@ -12,7 +12,7 @@ use dsh_seam::event::{ApprovalAnswer, ApprovalAsked, ApprovalBy, ApprovalDecided
 use dsh_seam::services::ApprovalsFactory;
 use dsh_seam::tools::{ApprovalRequest, Approvals, Approver, ToolEvent, ToolLog};
 use dsh_seam::waterfall::RunError;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio_util::sync::CancellationToken;
 
 /// Makes the desk of each agent.
@@ -21,7 +21,7 @@ pub struct ApprovalDesks;
 
 impl ApprovalsFactory for ApprovalDesks {
     fn for_agent(&self, agent: AgentInfo, approver: Arc<dyn Approver>, log: Arc<dyn ToolLog>) -> Arc<dyn Approvals> {
-        Arc::new(ApprovalDesk { agent, approver, log, asked: AtomicU64::new(0), turn: Mutex::new(()) })
+        Arc::new(ApprovalDesk { agent, approver, log, asked: AtomicU64::new(0), turn: Arc::default() })
     }
 }
 
@@ -32,7 +32,7 @@ pub struct ApprovalDesk {
     log: Arc<dyn ToolLog>,
     asked: AtomicU64,
     /// Held while a question is open.
-    turn: Mutex<()>,
+    turn: Arc<Mutex<()>>,
 }
 
 #[async_trait]
@@ -41,31 +41,30 @@ impl Approvals for ApprovalDesk {
         let turn = tokio::select! {
             biased;
             () = cancel.cancelled() => None,
-            turn = self.turn.lock() => Some(turn),
+            turn = self.turn.clone().lock_owned() => Some(turn),
         };
-        if turn.is_none() {
-            let questions = request.questions.clone();
-            return self.put(&request, questions, Answering::Known(ApprovalAnswer::Aborted, ApprovalBy::Abort)).await;
-        }
+        let Some(turn) = turn else {
+            let asked = self.asked(&request, request.questions.clone());
+            return self.put(asked, Answering::Known(ApprovalAnswer::Aborted, ApprovalBy::Abort)).await;
+        };
         // Looked up under the lock: the question before this one may have been answered with "always".
         let open: Vec<AskedQuestion> =
             request.questions.iter().filter(|question| !self.remembers(question)).cloned().collect();
         if open.is_empty() && !request.questions.is_empty() {
-            let questions = request.questions.clone();
-            return self
-                .put(&request, questions, Answering::Known(ApprovalAnswer::AllowAlways, ApprovalBy::Remembered))
-                .await;
+            let asked = self.asked(&request, request.questions.clone());
+            return self.put(asked, Answering::Known(ApprovalAnswer::AllowAlways, ApprovalBy::Remembered)).await;
         }
-        self.put(&request, open, Answering::Ask(cancel)).await
+        let asked = self.asked(&request, open);
+        self.put(asked, Answering::Ask { approver: self.approver.clone(), cancel: cancel.clone(), _turn: turn }).await
     }
 }
 
 /// Where an answer comes from.
-enum Answering<'a> {
+enum Answering {
     /// It is clear without asking.
     Known(ApprovalAnswer, ApprovalBy),
     /// From the approver, unless cancelled.
-    Ask(&'a CancellationToken),
+    Ask { approver: Arc<dyn Approver>, cancel: CancellationToken, _turn: OwnedMutexGuard<()> },
 }
 
 impl ApprovalDesk {
@@ -73,28 +72,17 @@ impl ApprovalDesk {
         question.remember.as_deref().is_some_and(|key| self.log.remembers(&question.plugin, key))
     }
 
-    /// Logs the question, gets the answer, logs it.
-    async fn put(
-        &self,
-        request: &ApprovalRequest,
-        questions: Vec<AskedQuestion>,
-        how: Answering<'_>,
-    ) -> Result<ApprovalDecided, RunError> {
-        let asked = self.asked(request, questions);
-        self.log.append(ToolEvent::Asked(asked.clone())).await?;
-        let mut owed = Owed { log: &self.log, asked: &asked, open: true };
-        let (answer, by) = match how {
-            Answering::Known(answer, by) => (answer, by),
-            Answering::Ask(cancel) => tokio::select! {
-                biased;
-                () = cancel.cancelled() => (ApprovalAnswer::Aborted, ApprovalBy::Abort),
-                decided = self.approver.decide(&self.agent, &asked) => decided,
-            },
-        };
-        let decided = decided(&asked, offered(answer, &asked.questions), by);
-        owed.open = false;
-        self.log.append(ToolEvent::Decided(decided.clone())).await?;
-        Ok(decided)
+    /// Logs the question, gets the answer, logs it. A question that is logged has an answer that is logged, also when whoever asked is
+    /// gone: an abort drops a waterfall and with it a plugin that waits inside of it.
+    async fn put(&self, asked: ApprovalAsked, how: Answering) -> Result<ApprovalDecided, RunError> {
+        let gone = CancellationToken::new();
+        let _asker = gone.clone().drop_guard();
+        let (tell, told) = oneshot::channel();
+        let decided = decide(self.log.clone(), self.agent.clone(), asked, how, gone);
+        // Nobody hears it when the asker is gone.
+        self.log.owe(Box::pin(async move { drop(tell.send(decided.await)) }));
+        // Without an answer the runtime is going down.
+        told.await.unwrap_or(Err(RunError::Aborted))
     }
 
     fn asked(&self, request: &ApprovalRequest, questions: Vec<AskedQuestion>) -> ApprovalAsked {
@@ -111,31 +99,29 @@ impl ApprovalDesk {
     }
 }
 
-fn decided(asked: &ApprovalAsked, answer: ApprovalAnswer, by: ApprovalBy) -> ApprovalDecided {
-    let (call_id, id) = (asked.call_id.clone(), asked.id.clone());
-    ApprovalDecided { turn: asked.turn, step: asked.step, call_id, id, answer, by }
-}
-
-/// A question that is logged has an answer that is logged, also when whoever asked is gone: an abort drops a waterfall and with it a
-/// plugin that waits inside of it.
-struct Owed<'a> {
-    log: &'a Arc<dyn ToolLog>,
-    asked: &'a ApprovalAsked,
-    open: bool,
-}
-
-impl Drop for Owed<'_> {
-    fn drop(&mut self) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if self.open {
-            let (log, decided) = (self.log.clone(), decided(self.asked, ApprovalAnswer::Aborted, ApprovalBy::Abort));
-            runtime.spawn(async move {
-                if let Err(error) = log.append(ToolEvent::Decided(decided)).await {
-                    tracing::debug!("the end of an approval was not logged: {error}");
-                }
-            });
-        }
-    }
+/// One question from the log's entry to its answer's; `gone` is cancelled when nobody waits for the answer.
+async fn decide(
+    log: Arc<dyn ToolLog>,
+    agent: AgentInfo,
+    asked: ApprovalAsked,
+    how: Answering,
+    gone: CancellationToken,
+) -> Result<ApprovalDecided, RunError> {
+    log.append(ToolEvent::Asked(asked.clone())).await?;
+    let (answer, by) = match &how {
+        Answering::Known(answer, by) => (*answer, *by),
+        Answering::Ask { approver, cancel, .. } => tokio::select! {
+            biased;
+            () = cancel.cancelled() => (ApprovalAnswer::Aborted, ApprovalBy::Abort),
+            () = gone.cancelled() => (ApprovalAnswer::Aborted, ApprovalBy::Abort),
+            decided = approver.decide(&agent, &asked) => decided,
+        },
+    };
+    let answer = offered(answer, &asked.questions);
+    let ApprovalAsked { turn, step, call_id, id, .. } = asked;
+    let decided = ApprovalDecided { turn, step, call_id, id, answer, by };
+    log.append(ToolEvent::Decided(decided.clone())).await?;
+    Ok(decided)
 }
 
 /// "Always" counts only when it was on offer: when every asker named what to remember.
@@ -190,6 +176,7 @@ mod tests {
     use dsh_seam::message::ToolCall;
     use dsh_seam::waterfall::FailureReport;
     use dsh_seam::{AgentId, PluginError, PluginName, SessionId, StepRef};
+    use futures::future::BoxFuture;
     use tokio::sync::Notify;
 
     use super::*;
@@ -240,6 +227,10 @@ mod tests {
 
         async fn before_tool(&self, _read_only: bool) -> Result<(), RunError> {
             Ok(())
+        }
+
+        fn owe(&self, work: BoxFuture<'static, ()>) {
+            tokio::spawn(work);
         }
 
         fn for_call(&self, _: StepRef, _: &str) -> Arc<dyn ToolLog> {

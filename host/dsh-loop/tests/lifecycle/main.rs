@@ -2,6 +2,7 @@
 //! case can make. What a user could describe is a data case in `tests/cases/`.
 
 mod bench;
+mod ends;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -328,7 +329,6 @@ async fn a_hanging_flush_is_reported_and_the_next_turn_proceeds() {
         agent/error plugin-failed
         agent/status idle
         agent/status disposed
-        agent/error plugin-failed
         agent/disposed 0",
     );
 }
