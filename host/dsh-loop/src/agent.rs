@@ -1,31 +1,32 @@
-//! Agents from the outside: the loop that makes them, the handle to one, its owner, and the chain that ends it.
+//! Agents from the outside: the loop that makes them, the handle to one, and its owner.
 
 use std::ops::Deref;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
-use dsh_seam::event::{AgentCreated, AgentDisposed, ErrorEvent, LiveEvent, Source, Status};
+use dsh_seam::event::{AgentCreated, LiveEvent, Source, Status};
 use dsh_seam::failure::Failure;
 use dsh_seam::ids::{AgentId, AgentInfo, SessionId, StepRef};
 use dsh_seam::message::{ContentBlock, ToolCall};
 use dsh_seam::plugin::{Attached, Plugin};
 use dsh_seam::services::{Registration, Services};
-use dsh_seam::session::{NewSession, OpenSession, RegisteredSections};
-use dsh_seam::tools::{Dispatch, RegisteredGuard, ToolDefinition, ToolLog, ToolSetup};
+use dsh_seam::session::{NewSession, OpenSession, RegisteredSections, SessionWriter, SharedReplay};
+use dsh_seam::tools::{Dispatch, Profile, RegisteredGuard, ToolDefinition, ToolLog, ToolSetup};
 use dsh_seam::waterfall::{Listener, Registered, Waterfall};
 use tokio::sync::{RwLock, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::core::{Contexts, Core, Seams};
-use crate::driver::drive;
+use crate::ending;
 use crate::frames::Frames;
 use crate::inbox::{Inbox, Queued};
 use crate::journal::Journal;
 use crate::log_state::LogState;
 use crate::options::{AgentOptions, CreateError, SessionChoice};
-use crate::repair;
-use crate::sync::{JoinError, JoinHandle, Mutex, sleep, spawn};
+use crate::repair::{self, Cut};
+use crate::subagents::{Children, Heritage};
+use crate::sync::{Mutex, spawn};
 
 /// Makes agents out of services and plugins.
 #[derive(Clone)]
@@ -40,16 +41,33 @@ impl AgentLoop {
         Self { services, plugins: plugins.into() }
     }
 
+    /// The same with plugins that are shared already.
+    pub(crate) fn of(services: Services, plugins: Arc<[Arc<dyn Plugin>]>) -> Self {
+        Self { services, plugins }
+    }
+
     /// Opens or makes the session, attaches the plugins, registers the agent, repairs the session's open turn if it has one, and
     /// starts the driver. When it fails, nothing is left behind.
     pub async fn create(&self, id: AgentId, options: AgentOptions) -> Result<AgentOwner, CreateError> {
+        self.create_with(id, options, None).await
+    }
+
+    /// The same for a sub-agent, which has no more than its parent gives.
+    pub(crate) async fn create_with(
+        &self,
+        id: AgentId,
+        options: AgentOptions,
+        heritage: Option<Heritage>,
+    ) -> Result<AgentOwner, CreateError> {
         let registration = self.services.agents.register(&id)?;
-        let session = self.open_session(&id, &options).await?;
+        let state: Arc<std::sync::Mutex<LogState>> = Arc::default();
+        let session = self.open_session(&id, &options, state.clone()).await?;
+        let state = std::mem::take(&mut *state.lock().unwrap_or_else(PoisonError::into_inner));
         for notice in &session.notices {
             tracing::warn!("{notice}");
         }
         let info = AgentInfo { agent: id, session: session.header.id.clone(), lineage: options.lineage.clone() };
-        let core = self.core(info, options, session);
+        let core = self.core(info, options, (session.writer, state), heritage);
         let seams = self.seams(&core).map_err(CreateError::Tools)?;
         let observers = seams.1;
         if core.seams.set(seams.0).is_err() {
@@ -61,14 +79,23 @@ impl AgentLoop {
             lineage: core.info.lineage.clone(),
         };
         core.live(LiveEvent::AgentCreated(created)).await;
-        let owed = repair::owed(&core.journal.state());
+        let owed = repair::owed(&core.journal.state(), Cut::Process);
         for event in owed {
-            core.journal.append_at(event, 0, false).await.map_err(|error| CreateError::Write(error.to_string()))?;
+            if let Err(error) = core.journal.append_at(event, 0, false).await {
+                ending::end(&core, registration).await;
+                return Err(CreateError::Write(error.to_string()));
+            }
         }
         Ok(start(core, registration))
     }
 
-    async fn open_session(&self, id: &AgentId, options: &AgentOptions) -> Result<OpenSession, CreateError> {
+    /// What the session holds already is folded into `replay`.
+    async fn open_session(
+        &self,
+        id: &AgentId,
+        options: &AgentOptions,
+        replay: SharedReplay,
+    ) -> Result<OpenSession, CreateError> {
         let sessions = &self.services.sessions;
         let new = |id: Option<SessionId>, agent: &AgentId| NewSession {
             id,
@@ -80,23 +107,28 @@ impl AgentLoop {
         Ok(match &options.session {
             SessionChoice::New => sessions.create(new(None, id)).await?,
             SessionChoice::Named(session) => sessions.create(new(Some(session.clone()), id)).await?,
-            SessionChoice::Resume(session) => sessions.open(session, id).await?,
-            SessionChoice::Continue => sessions.open(&sessions.newest(id, &options.workspace).await?, id).await?,
-            SessionChoice::Fork { id: session, at } => sessions.fork(session, *at, id, &options.lineage).await?,
+            SessionChoice::Resume(session) => sessions.open(session, id, replay).await?,
+            SessionChoice::Continue => {
+                sessions.open(&sessions.newest(id, &options.workspace).await?, id, replay).await?
+            }
+            SessionChoice::Fork { id: session, at } => {
+                sessions.fork(session, *at, id, &options.lineage, replay).await?
+            }
         })
     }
 
-    fn core(&self, info: AgentInfo, options: AgentOptions, session: OpenSession) -> Arc<Core> {
-        let mut state = LogState::default();
-        for entry in &session.entries {
-            state.apply(&entry.event);
-            state.last_time_ms = entry.time_ms;
-        }
-        let owed = !state.unanswered.is_empty();
+    fn core(
+        &self,
+        info: AgentInfo,
+        options: AgentOptions,
+        (writer, state): (Box<dyn SessionWriter>, LogState),
+        heritage: Option<Heritage>,
+    ) -> Arc<Core> {
+        let (owed, next_seq) = (!state.unanswered.is_empty(), state.next_seq);
         let services = self.services.clone();
         let journal = Journal::new(
             info.clone(),
-            session.writer,
+            writer,
             state,
             services.clock.clone(),
             services.events.clone(),
@@ -118,11 +150,15 @@ impl AgentLoop {
             frames: Frames::new(options.sampling.clone()),
             options,
             services,
+            plugins: self.plugins.clone(),
+            heritage,
+            children: Children::default(),
             journal,
             inbox,
             seams: std::sync::OnceLock::new(),
             contexts: Contexts::default(),
             schemas: Mutex::default(),
+            flushed: AtomicU64::new(next_seq),
             life: CancellationToken::new(),
             outside: RwLock::default(),
         });
@@ -152,6 +188,7 @@ impl AgentLoop {
                 guard: seams.guard.clone()?,
             })
         });
+        let heritage = core.heritage.as_ref();
         let setup = ToolSetup {
             agent: core.info.clone(),
             providers: named(&attached, |seams| seams.provider.clone()),
@@ -159,6 +196,8 @@ impl AgentLoop {
             guards: guards.collect(),
             approvals: approvals.clone(),
             log,
+            only: heritage.map(|heritage| heritage.tools.clone()),
+            profile: heritage.map_or_else(|| Arc::new(Profile::unrestricted()), |heritage| heritage.profile.clone()),
         };
         let tools = services.tools.for_agent(setup)?;
         let sections = attached.iter().filter_map(|(plugin, seams)| {
@@ -209,76 +248,8 @@ fn listeners<W: Waterfall>(
 fn start(core: Arc<Core>, registration: Registration) -> AgentOwner {
     let done = watch::Sender::new(false);
     let agent = Arc::new(LoopAgent { core: core.clone(), done: done.clone(), outside_calls: AtomicU32::new(0) });
-    spawn(supervise(core, registration, done));
+    spawn(ending::supervise(core, registration, done));
     AgentOwner { agent }
-}
-
-/// The chain that ends an agent: the driver unwinds, a last flush, unregister, `agent/disposed`, detach. A driver that does not unwind
-/// in time is dropped.
-async fn supervise(core: Arc<Core>, registration: Registration, done: watch::Sender<bool>) {
-    let mut driver = spawn(drive(core.clone()));
-    let deadline = async {
-        core.life.cancelled().await;
-        sleep(core.options.deadlines.dispose).await;
-    };
-    let ended = tokio::select! {
-        biased;
-        ended = &mut driver => Some(ended),
-        () = deadline => None,
-    };
-    // Boxed, so that an idle agent does not keep room for its end.
-    Box::pin(finish(&core, ended, driver, registration)).await;
-    done.send_replace(true);
-}
-
-/// The end of the chain, once the driver has unwound or its time is up.
-async fn finish(core: &Core, ended: Option<Result<(), JoinError>>, driver: JoinHandle<()>, registration: Registration) {
-    match ended {
-        Some(Ok(())) => {}
-        Some(Err(panic)) => report_internal(core, format!("the driver panicked: {panic}")).await,
-        None => {
-            driver.abort();
-            report_internal(
-                core,
-                format!(
-                    "the agent did not unwind within {} ms and was dropped",
-                    core.options.deadlines.dispose.as_millis()
-                ),
-            )
-            .await;
-        }
-    }
-    core.dispose("the driver ended");
-    // Calls outside of any turn were cancelled with the agent; their results are logged while the log is open.
-    if tokio::time::timeout(core.options.deadlines.dispose, core.outside.write()).await.is_err() {
-        tracing::error!(
-            "a tool call did not end within {} ms and is left alone",
-            core.options.deadlines.dispose.as_millis()
-        );
-    }
-    core.journal.settle_pending().await;
-    core.flush_turn().await;
-    for lifecycle in &core.seams().lifecycles {
-        lifecycle.detached();
-    }
-    drop(registration);
-    core.live(LiveEvent::AgentDisposed(AgentDisposed { dropped: core.inbox.dropped() })).await;
-    core.journal.settle_pending().await;
-    core.journal.close().await;
-}
-
-async fn report_internal(core: &Core, message: String) {
-    tracing::error!("{message}");
-    core.live(LiveEvent::AgentError(ErrorEvent { turn: 0, step: 0, message, code: "internal".into(), plugin: None }))
-        .await;
-}
-
-impl Core {
-    /// The first link of a dispose; the rest follows on the supervisor's task.
-    pub(crate) fn dispose(&self, reason: &str) {
-        self.inbox.dispose(reason);
-        self.life.cancel();
-    }
 }
 
 /// A handle to an agent. Whoever wants work done sends it a message; nobody calls the driver.

@@ -12,7 +12,8 @@ use dsh_seam::ids::{AgentInfo, PluginName, StepRef};
 use dsh_seam::llm::{GenerateRequest, GenerateResponse, ModelRequest, RequestedBy};
 use dsh_seam::message::{Chunk, ContentBlock, FinishReason, Message};
 use dsh_seam::plugin::PluginContext;
-use dsh_seam::tools::{ApprovalRequest, Question, ToolDefinition, ToolInfo};
+use dsh_seam::subagents::{AgentReport, AgentTask};
+use dsh_seam::tools::{ApprovalRequest, Question, ToolContext, ToolDefinition, ToolInfo};
 use dsh_seam::view::MessageList;
 use futures::StreamExt;
 use serde_json::Value;
@@ -20,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
 use crate::inbox::Queued;
-use crate::journal::whole;
 use crate::stream::Assembly;
 
 /// Bytes of an entry's kind.
@@ -122,14 +122,16 @@ impl PluginContext for Context {
     async fn commit_state(&self, changes: Vec<(String, Option<Value>)>, depth: u32) -> Result<(), Failure> {
         let (core, plugin) = (self.core()?, self.plugin.clone());
         // All of them or none: an abort must not leave half of what a call set.
-        whole(async move {
-            for (key, value) in changes {
-                let event = Event::PluginState { plugin: plugin.clone(), state: PluginState { key, value } };
-                core.journal.append_at(event, depth, true).await.map_err(|error| error.to_failure())?;
-            }
-            Ok(())
-        })
-        .await
+        let journal = core.journal.clone();
+        journal
+            .whole(async move {
+                for (key, value) in changes {
+                    let event = Event::PluginState { plugin: plugin.clone(), state: PluginState { key, value } };
+                    core.journal.append_at(event, depth, true).await.map_err(|error| error.to_failure())?;
+                }
+                Ok(())
+            })
+            .await
     }
 
     fn tools(&self) -> Vec<ToolInfo> {
@@ -192,6 +194,10 @@ impl PluginContext for Context {
             ApprovalAnswer::Aborted => Err(Failure::aborted()),
             answer => Ok(answer),
         }
+    }
+
+    async fn run_agent(&self, task: AgentTask, call: &ToolContext) -> Result<AgentReport, Failure> {
+        self.core()?.run_child(task, call).await
     }
 
     async fn refused(&self, capability: &str, grant: &str) {

@@ -6,12 +6,12 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `agent.rs` | make, hold and end an agent |
+//! | `agent.rs`, `ending.rs` | make, hold and end an agent |
 //! | `inbox.rs` | two queues, the status and the turn's token under one lock |
 //! | `driver.rs` | turns |
 //! | `step.rs`, `frames.rs`, `batch.rs`, `stream.rs`, `call_ids.rs` | one step: request, answer, tools |
 //! | `journal.rs`, `log_state.rs`, `repair.rs` | the log: the one way in, what it stands for, what it still owes |
-//! | `context.rs` | what a plugin can do |
+//! | `context.rs`, `subagents.rs` | what a plugin can do; agents that it has do a piece of work |
 //! | `sync.rs` | locks and the start of tasks, which the model checker takes over |
 
 mod agent;
@@ -20,6 +20,7 @@ mod call_ids;
 mod context;
 mod core;
 mod driver;
+mod ending;
 mod frames;
 mod inbox;
 mod journal;
@@ -29,10 +30,13 @@ mod repair;
 mod step;
 mod stop;
 mod stream;
+mod subagents;
 mod sync;
 
 pub use agent::{AgentLoop, AgentOwner, LoopAgent};
 pub use inbox::{Cause, Drained, Due, Emit, Inbox, MAX_BYTES, MAX_MESSAGE_BYTES, MAX_MESSAGES, Queued, TurnToken};
 pub use options::{
-    AgentOptions, CreateError, DEFAULT_MAX_STEPS, DEFAULT_MAX_TURNS, Deadlines, Durability, QueueMode, SessionChoice,
+    AgentOptions, CreateError, DEFAULT_MAX_STEPS, DEFAULT_MAX_SUB_AGENTS, DEFAULT_MAX_TURNS, Deadlines, Durability,
+    QueueMode, SessionChoice,
 };
+pub use subagents::MAX_SUB_AGENT_DEPTH;

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use dsh_seam::event::{ApprovalAnswer, ApprovalBy, AskedQuestion, Event, Source, StepMark};
+use dsh_seam::event::{ApprovalAnswer, ApprovalBy, AskedQuestion, Entry, Event, Source, StepMark};
 use dsh_seam::ids::PluginName;
 use dsh_seam::message::{ContentBlock, ToolCall, ToolSchema, Usage};
+use dsh_seam::session::Replay;
 use dsh_seam::view::History;
 
 use crate::stream::Assembly;
@@ -24,6 +25,8 @@ pub(crate) struct CallState {
 #[derive(Debug, Default)]
 pub(crate) struct OpenStep {
     pub(crate) step: u32,
+    /// The sequence number of its `step/start`.
+    pub(crate) seq: u64,
     /// What has arrived since the last `request/sent`; empty again after `request/failed`.
     pub(crate) stream: Assembly,
     /// `assistant/message` is in the log.
@@ -59,6 +62,14 @@ pub(crate) struct LogState {
     remembered: HashSet<(PluginName, String)>,
     asked: Option<(String, Vec<AskedQuestion>)>,
     call_ids: HashSet<String>,
+}
+
+/// A log that is opened is folded while it is read.
+impl Replay for LogState {
+    fn entry(&mut self, entry: Entry) {
+        self.apply(&entry.event);
+        self.last_time_ms = entry.time_ms;
+    }
 }
 
 impl LogState {
@@ -106,7 +117,7 @@ impl LogState {
         match event {
             Event::StepStart(StepMark { step, .. }) => {
                 turn.last_step = *step;
-                turn.step = Some(OpenStep { step: *step, ..OpenStep::default() });
+                turn.step = Some(OpenStep { step: *step, seq: self.next_seq - 1, ..OpenStep::default() });
             }
             Event::StepEnd(_) => turn.step = None,
             Event::Error(data) => turn.error = Some((data.code.clone(), data.message.clone())),
@@ -168,6 +179,12 @@ impl LogState {
     /// Whether a tool call in the model's view has this id.
     pub(crate) fn has_call(&self, id: &str) -> bool {
         self.call_ids.contains(id)
+    }
+
+    /// The sequence number of the last entry before the open step, or of the last one while none is open; none when there is none.
+    pub(crate) fn before_step(&self) -> Option<u64> {
+        let step = self.open.as_ref().and_then(|turn| turn.step.as_ref());
+        step.map_or(self.next_seq, |step| step.seq).checked_sub(1)
     }
 
     /// The open turn's and step's numbers; 0 where none is open.

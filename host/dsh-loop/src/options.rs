@@ -55,6 +55,8 @@ pub enum SessionChoice {
 pub const DEFAULT_MAX_STEPS: u32 = 200;
 /// Turns in a row that only plugins' messages started.
 pub const DEFAULT_MAX_TURNS: u32 = 100;
+/// Sub-agents that one turn may make, those of its sub-agents included: enough to divide a large task, few enough to pay for.
+pub const DEFAULT_MAX_SUB_AGENTS: u32 = 16;
 
 /// What an agent is made with.
 #[derive(Debug, Clone)]
@@ -71,6 +73,8 @@ pub struct AgentOptions {
     pub max_steps: u32,
     /// Turns in a row that only plugins started; 0 is no limit.
     pub max_turns: u32,
+    /// Sub-agents that are made within one turn of an agent that none made, those of its descendants included; 0 is no limit.
+    pub max_sub_agents: u32,
     /// When the log is made durable.
     pub durability: Durability,
     /// The workspace, an absolute path.
@@ -94,6 +98,7 @@ impl Default for AgentOptions {
             queue_mode: QueueMode::All,
             max_steps: DEFAULT_MAX_STEPS,
             max_turns: DEFAULT_MAX_TURNS,
+            max_sub_agents: DEFAULT_MAX_SUB_AGENTS,
             durability: Durability::Turn,
             workspace: String::new(),
             session: SessionChoice::New,

@@ -25,6 +25,10 @@ pub struct RequestFailure {
 pub trait ModelCatalog: Send + Sync {
     /// Whether a plugin may name this model: it belongs to a configured network provider. The failure says which are there.
     fn check_for_plugin(&self, model: &str) -> Result<(), Failure>;
+    /// Whether a sub-agent of an agent with the model `own` may have this model: its parent's, or one that a plugin may name.
+    fn check_for_child(&self, own: Option<&str>, model: &str) -> Result<(), Failure> {
+        if own == Some(model) { Ok(()) } else { self.check_for_plugin(model) }
+    }
     /// Tokens the model can take in and put out together; none when unknown.
     fn context_window(&self, model: &str) -> Option<u32>;
 }

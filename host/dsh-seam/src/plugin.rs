@@ -15,7 +15,8 @@ use crate::ids::{AgentInfo, PluginName, StepRef};
 use crate::llm::{GenerateRequest, GenerateResponse};
 use crate::message::ContentBlock;
 use crate::session::{Flush, Observer, Sections};
-use crate::tools::{Guard, Question, ToolDefinition, ToolInfo, ToolProvider};
+use crate::subagents::{AgentReport, AgentTask};
+use crate::tools::{Guard, Question, ToolContext, ToolDefinition, ToolInfo, ToolProvider};
 use crate::waterfall::Listener;
 use crate::waterfalls::{Request, RequestError, StepResult, ToolsExecute, TurnContinuation};
 
@@ -107,6 +108,12 @@ pub trait PluginContext: Send + Sync {
     async fn generate(&self, request: GenerateRequest) -> Result<GenerateResponse, Failure>;
     /// Asks the person something that is not about one call.
     async fn ask(&self, question: Question) -> Result<ApprovalAnswer, Failure>;
+    /// Has a sub-agent do a piece of work on behalf of the tool call `call`, whose profile holds for it too, and waits until it is gone.
+    /// However its work ended, that is a report; a failure says why there was none: `too-deep`, `limit`, `invalid-argument`, or
+    /// `aborted` when the call was.
+    ///
+    /// Dropping the future disposes the sub-agent.
+    async fn run_agent(&self, task: AgentTask, call: &ToolContext) -> Result<AgentReport, Failure>;
 
     /// The plugin called what it was not granted; logs `plugin/refused` once per capability and agent. `grant` is the option to type.
     async fn refused(&self, capability: &str, grant: &str);

@@ -1,8 +1,10 @@
 //! The seam to tools: definitions, calls, outcomes, profiles, guards, providers, and the one dispatcher.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -443,6 +445,9 @@ pub trait ToolLog: FailureReport {
     fn progress(&self, at: StepRef, call_id: &str, plugin: &PluginName, text: &str, fraction: Option<f32>);
     /// Makes the log durable before a tool that changes something runs (`--durability tool`); otherwise does nothing.
     async fn before_tool(&self, read_only: bool) -> Result<(), RunError>;
+    /// Runs `work`, which ends what was begun in the log by somebody who is gone, on a task of its own; the agent's driver does nothing
+    /// else before it is done. Must be called inside of the runtime.
+    fn owe(&self, work: BoxFuture<'static, ()>);
     /// The log for one call: its failures carry the call's id.
     fn for_call(&self, at: StepRef, call_id: &str) -> Arc<dyn ToolLog>;
 }
@@ -461,6 +466,10 @@ pub struct ToolSetup {
     pub approvals: Arc<dyn Approvals>,
     /// Where it logs.
     pub log: Arc<dyn ToolLog>,
+    /// The names of the tools that there are for this agent; none: all. Any other is an unknown tool.
+    pub only: Option<BTreeSet<String>>,
+    /// What every call may touch before any listener narrows it.
+    pub profile: Arc<Profile>,
 }
 
 /// The service `tools`: makes the registry and dispatcher of an agent.

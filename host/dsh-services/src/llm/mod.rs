@@ -149,6 +149,18 @@ impl ModelCatalog for Models {
         }
     }
 
+    /// A scripted agent may have scripted children: a script stands in for a model, and a test of both needs one for each.
+    fn check_for_child(&self, own: Option<&str>, model: &str) -> Result<(), Failure> {
+        let is_script = |name: &str| name.starts_with(script::PREFIX);
+        match own {
+            Some(own) if own == model => Ok(()),
+            Some(own) if is_script(own) && is_script(model) => {
+                self.check(model).map_err(|failure| Failure::invalid_argument(failure.message))
+            }
+            _ => self.check_for_plugin(model),
+        }
+    }
+
     fn context_window(&self, model: &str) -> Option<u32> {
         self.provider(model).and_then(|(provider, _)| provider.context_window())
     }
@@ -252,6 +264,27 @@ mod tests {
             (models.is_network("local/x"), models.is_network("echo"), models.is_network("script:openai/x")),
             (true, false, false)
         );
+    }
+
+    #[test]
+    fn a_child_has_its_parents_model_or_one_that_a_plugin_may_name() {
+        let models = models(None, &["OPENAI_API_KEY"]);
+        let mut script = tempfile::NamedTempFile::new().expect("a file");
+        std::io::Write::write_all(&mut script, b"{\"text\":\"a\"}\n").expect("written");
+        let scripted = format!("script:{}#1", script.path().display());
+        let check = |own: Option<&str>, name: &str, expect: bool| {
+            assert_eq!(models.check_for_child(own, name).is_ok(), expect, "{own:?} {name}");
+        };
+        check(Some("echo"), "echo", true);
+        check(Some("openai/gpt-4o"), "local/x", true);
+        check(Some("openai/gpt-4o"), "echo", false);
+        check(Some("openai/gpt-4o"), &scripted, false);
+        check(Some("deepseek/x"), "deepseek/y", false);
+        check(Some("script:a.jsonl"), &scripted, true);
+        check(Some("script:a.jsonl"), "script:no-such-file.jsonl", false);
+        check(Some("script:a.jsonl"), "echo", false);
+        check(None, &scripted, false);
+        check(None, "local/x", true);
     }
 
     #[test]

@@ -41,12 +41,13 @@ struct Road {
     approvals: Arc<dyn Approvals>,
     log: Arc<dyn ToolLog>,
     processes: Arc<dyn Processes>,
+    profile: Arc<Profile>,
 }
 
 impl Dispatcher {
     /// Makes the registry; see [`dsh_seam::tools::Tools::for_agent`] for what fails.
     pub fn new(setup: ToolSetup, processes: Arc<dyn Processes>) -> Result<Self, Failure> {
-        let registry = Registry::new(&setup.providers)?;
+        let registry = Registry::new(&setup.providers, setup.only.as_ref())?;
         let road = Road {
             agent: setup.agent,
             registry: RwLock::new(registry),
@@ -55,6 +56,7 @@ impl Dispatcher {
             approvals: setup.approvals,
             log: setup.log,
             processes,
+            profile: setup.profile,
         };
         Ok(Self { road: Arc::new(road) })
     }
@@ -97,7 +99,7 @@ impl AgentTools for Dispatcher {
             processes: self.road.processes.clone(),
         };
         let cx = RunContext { at, cancel: cancel.clone(), about };
-        let value = Execution { call, profile: Arc::new(Profile::unrestricted()), changed_by: None };
+        let value = Execution { call, profile: self.road.profile.clone(), changed_by: None };
         let inner = trip.clone();
         let innermost: Innermost<ToolsExecute> = Arc::new(move |execution| {
             let trip = inner.clone();

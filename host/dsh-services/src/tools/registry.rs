@@ -1,5 +1,6 @@
 //! The tools of one agent by name, each with its compiled schema.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dsh_seam::tools::{ToolDefinition, ToolInfo, ToolProvider};
@@ -35,14 +36,21 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Collects the tools of all providers; fails on a name that is not allowed or is there twice, and on a schema that is none.
-    pub fn new(providers: &[(PluginName, Arc<dyn ToolProvider>)]) -> Result<Self, Failure> {
+    /// Collects the tools of all providers, or those of them that are named in `only`; fails on a name that is not allowed or is there
+    /// twice, and on a schema that is none.
+    pub fn new(
+        providers: &[(PluginName, Arc<dyn ToolProvider>)],
+        only: Option<&BTreeSet<String>>,
+    ) -> Result<Self, Failure> {
         let mut entries: Vec<Arc<Entry>> = Vec::new();
         for (plugin, provider) in providers {
             for definition in provider.definitions() {
                 check_name(plugin, &definition.name)?;
                 if let Some(other) = entries.iter().find(|entry| entry.definition.name == definition.name) {
                     return Err(twice(&definition.name, &other.plugin, plugin));
+                }
+                if only.is_some_and(|only| !only.contains(&definition.name)) {
+                    continue;
                 }
                 let validator = compile(plugin, definition)?;
                 entries.push(Arc::new(Entry {

@@ -1,6 +1,6 @@
 //! The dispatcher against native fakes: every case asserts the outcome and the whole log.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -82,6 +82,9 @@ impl ToolLog for Log {
     }
     async fn before_tool(&self, read_only: bool) -> Result<(), RunError> {
         self.entry(format!("before-tool read-only={read_only}"))
+    }
+    fn owe(&self, work: futures::future::BoxFuture<'static, ()>) {
+        tokio::spawn(work);
     }
     fn for_call(&self, _at: StepRef, _call_id: &str) -> Arc<dyn ToolLog> {
         Arc::new(self.clone())
@@ -301,6 +304,8 @@ struct World {
     providers: Vec<(PluginName, Arc<dyn ToolProvider>)>,
     answer: (ApprovalAnswer, ApprovalBy),
     cancel: CancellationToken,
+    only: Option<BTreeSet<String>>,
+    profile: Profile,
 }
 
 use FailureMode::{Closed, Open};
@@ -322,7 +327,9 @@ impl World {
         let traps = tool("traps", |_, _| async { Err(error("tools", Seam::Provider, FailureKind::Trap)) });
         let providers = vec![(name("tools"), provider(vec![echo, fails, traps]))];
         let answer = (ApprovalAnswer::AllowOnce, ApprovalBy::Person);
-        Self { log, listeners: vec![], guards: vec![], providers, answer, cancel: CancellationToken::new() }
+        let cancel = CancellationToken::new();
+        let (only, profile) = (None, Profile::unrestricted());
+        Self { log, listeners: vec![], guards: vec![], providers, answer, cancel, only, profile }
     }
 
     fn listener(mut self, plugin: &str, mode: FailureMode, does: Does) -> Self {
@@ -361,6 +368,8 @@ impl World {
             guards: self.guards.clone().into(),
             approvals: Arc::new(Answers(self.log.clone(), self.answer.0, self.answer.1)),
             log: Arc::new(self.log.clone()),
+            only: self.only.clone(),
+            profile: Arc::new(self.profile.clone()),
         })
     }
 
@@ -796,4 +805,40 @@ async fn a_log_that_cannot_be_written_ends_the_turn() {
         .check("skipped not run: the disk is full", full, &[])
         .await;
     broken("changed").listener("r", Closed, Does::Rewrite("***")).check("***", full, &RAN).await;
+}
+
+#[tokio::test]
+async fn a_tool_outside_of_the_set_is_unknown_whoever_calls_it() {
+    let only = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>());
+    let world = World { only: only(&["fails", "nowhere"]), ..World::new() };
+    let tools = world.build().expect("good tools");
+    assert_eq!(tools.definitions().iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["fails"]);
+    assert_eq!(tools.find("echo"), None);
+    world.check("unknown-tool there is no tool `echo`; there are `fails`", None, &[]).await;
+    let rewritten = World { only: only(&["fails"]), ..World::new() };
+    let rewritten = rewritten.listener("outer", Closed, Does::Change("echo", "{}"));
+    let outcome = rewritten.call("fails", "{}").await.outcome;
+    assert_eq!(outcome.code.as_deref(), Some("unknown-tool"), "a listener that rewrites the call finds no more");
+    let none = World { only: only(&[]), ..World::new() };
+    none.check("unknown-tool there is no tool `echo`; there are no tools", None, &[]).await;
+}
+
+#[tokio::test]
+async fn every_call_is_under_the_profile_that_the_agent_was_given() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let keep = seen.clone();
+    let look = tool("look", move |cx, _| {
+        let keep = keep.clone();
+        async move {
+            keep.lock().expect("not poisoned").push((cx.profile.processes, cx.profile.timeout_ms));
+            Ok(Outcome::text("seen"))
+        }
+    });
+    let profile = Profile { processes: false, ..Profile::unrestricted() };
+    let world = World { profile, providers: vec![(name("tools"), provider(vec![look]))], ..World::new() };
+    world.call("look", "{}").await;
+    let narrow = Profile { timeout_ms: Some(50), ..Profile::unrestricted() };
+    let world = world.listener("sandbox", Closed, Does::Narrow(narrow));
+    world.call("look", "{}").await;
+    assert_eq!(*seen.lock().expect("not poisoned"), [(false, None), (false, Some(50))]);
 }
