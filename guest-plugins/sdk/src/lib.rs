@@ -49,7 +49,7 @@ pub use bindings::base::dsh::agent::agent_types::{
     CallOutline, Decision, LlmRequest, MessageOutline, Origin, Recovery, RequestErrorNext, RequestFailure, RequestNext,
     ResultOutline, Step, StepResultNext, StepSummary, TurnContinuationNext,
 };
-pub use bindings::base::dsh::agent::inbox;
+pub use bindings::base::dsh::agent::{agents, inbox};
 pub use bindings::base::dsh::llm::llm_types::{
     CacheHint, ContentBlock, Failure, FinishReason, ImageBlock, ImageSource, Message, ReasoningBlock, ResultBlock,
     Role, Sampling, TextBlock, ToolCall, ToolResult, ToolSchema, Usage,

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use wasmparser::{Parser, Payload};
 
 /// What of an import is a capability, or opens one; the rest every plugin has.
-const CAPABILITIES: [&str; 8] = [
+const CAPABILITIES: [&str; 9] = [
     "dsh:llm/model",
     "dsh:session/log",
     "dsh:agent/inbox",
+    "dsh:agent/agents",
     "dsh:tools/approval",
     "dsh:tools/process",
     "wasi:filesystem/preopens",
@@ -76,5 +77,6 @@ fn exactly_what_was_named() {
     check("compaction", &["agent/request", "agent/request-error", "plugin/configure"], &["dsh:llm/model"]);
     check("permission", &["tools/guard", "plugin/configure"], &[]);
     check("sandbox", &["tools/execute", "plugin/configure"], &[]);
+    check("task", &["tools/provider", "plugin/configure"], &["dsh:agent/agents"]);
     check("plan-mode", &["tools/guard", "tools/provider", "system-prompt/section", "plugin/configure"], &[]);
 }
