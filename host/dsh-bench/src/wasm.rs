@@ -10,7 +10,8 @@ use dsh_seam::ids::{AgentId, AgentInfo, PluginName, SessionId, StepRef};
 use dsh_seam::llm::{GenerateRequest, GenerateResponse};
 use dsh_seam::message::ContentBlock;
 use dsh_seam::plugin::{Plugin, PluginContext};
-use dsh_seam::tools::{Question, ToolDefinition, ToolInfo};
+use dsh_seam::subagents::{AgentReport, AgentTask};
+use dsh_seam::tools::{Question, ToolContext, ToolDefinition, ToolInfo};
 use dsh_wasm::{Engine, EngineOptions, PluginSpec};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -133,6 +134,10 @@ impl PluginContext for Nobody {
     }
 
     async fn ask(&self, _question: Question) -> Result<ApprovalAnswer, Failure> {
+        nothing()
+    }
+
+    async fn run_agent(&self, _task: AgentTask, _call: &ToolContext) -> Result<AgentReport, Failure> {
         nothing()
     }
 

@@ -28,6 +28,9 @@ use crate::words::{
     ToolCall, ToolContext, ToolDefinition, ToolInfo, ToolProvider, ToolsExecute, TurnContinuation, Verdict,
 };
 
+/// The code of a call that an abort of the turn ended.
+const ABORTED: &str = "aborted";
+
 /// What a guest function that can fail returns.
 type Answered<T> = Result<T, llm_types::Failure>;
 
@@ -424,12 +427,16 @@ impl ToolProvider for Attachment {
         let name = &self.mold.core.name;
         match answer.await {
             Ok(Ok(outcome)) => Ok(outcome),
+            // What the host refused to go on with after an abort keeps its code when it is handed on.
+            Ok(Err(failure)) if failure.code == ABORTED && cx.cancel.is_cancelled() => {
+                Ok(Outcome::error(ABORTED, failure.message))
+            }
             // To the model, a failure is the same as an outcome with `is-error` and that code.
             Ok(Err(failure)) => Ok(Outcome::error(
                 convert::outcome_code(name, Some(&failure.code), refused.load(Ordering::Relaxed)),
                 failure.message,
             )),
-            Err(Fault::Aborted) => Ok(Outcome::error("aborted", "the turn was aborted and the tool was stopped")),
+            Err(Fault::Aborted) => Ok(Outcome::error(ABORTED, "the turn was aborted and the tool was stopped")),
             Err(Fault::Overtime(_)) if timeout.is_some() => {
                 let ms = timeout.unwrap_or_default().as_millis();
                 Ok(Outcome::error("timed-out", format!("the tool was stopped after {ms} ms, the limit of its profile")))

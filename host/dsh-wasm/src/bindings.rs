@@ -20,6 +20,7 @@ wasmtime::component::bindgen!({
         "dsh:tools/process.run": async | trappable,
         "dsh:session/log": async | trappable,
         "dsh:agent/inbox": async | trappable,
+        "dsh:agent/agents": async | trappable,
         default: trappable,
     },
     exports: { default: async },

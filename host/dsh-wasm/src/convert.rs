@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::bindings::dsh::agent::agent_types as agent;
+use crate::bindings::dsh::agent::{agent_types as agent, agents};
 use crate::bindings::dsh::llm::{llm_types as llm, model};
 use crate::bindings::dsh::tools::{process, tool_types as tools};
 use crate::bindings::exports::dsh::system_prompt::section;
@@ -553,6 +553,41 @@ pub(crate) fn generated(response: &seam::GenerateResponse) -> model::GenerateRes
         message: message(&response.message),
         usage: response.usage.map(usage),
         finish: finish(&response.finish),
+    }
+}
+
+pub(crate) fn agent_task_in(task: agents::Task) -> Result<seam::AgentTask> {
+    let agents::Task { prompt, start_from, model, tools, system, max_steps } = task;
+    let prompt = blocks_in("prompt", prompt)?;
+    let start_from = match start_from {
+        agents::StartFrom::Fresh => seam::StartFrom::Fresh,
+        agents::StartFrom::Fork => seam::StartFrom::Fork,
+    };
+    Ok(seam::AgentTask { prompt, start_from, model, tools, system, max_steps })
+}
+
+pub(crate) fn agent_report(report: &seam::AgentReport) -> agents::Report {
+    let reason = &report.reason;
+    let ending = match reason.kind {
+        seam::ReasonKind::Completed => agents::Ending::Completed,
+        seam::ReasonKind::Aborted => agents::Ending::Aborted,
+        seam::ReasonKind::Error => agents::Ending::Error,
+        // A turn is `interrupted` in the log of a process that is gone.
+        seam::ReasonKind::Disposed | seam::ReasonKind::Interrupted => agents::Ending::Disposed,
+        seam::ReasonKind::Budget => agents::Ending::Budget,
+        seam::ReasonKind::MaxSteps => agents::Ending::MaxSteps,
+        seam::ReasonKind::MaxTokens => agents::Ending::MaxTokens,
+    };
+    agents::Report {
+        agent: report.agent.as_str().to_owned(),
+        session: report.session.as_str().to_owned(),
+        text: report.text.clone(),
+        ending,
+        code: reason.code.clone(),
+        message: reason.message.clone().or_else(|| reason.reason.clone()),
+        usage: usage(report.usage),
+        turns: report.turns,
+        steps: report.steps,
     }
 }
 

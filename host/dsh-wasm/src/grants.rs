@@ -16,6 +16,8 @@ pub enum Grant {
     Session,
     /// Talk to the agent.
     Inbox,
+    /// Have sub-agents do work, inside `call-tool`.
+    Agents,
     /// Ask the person.
     Approval,
     /// Run programs, inside `call-tool`.
@@ -79,8 +81,18 @@ pub struct GrantError {
     pub why: String,
 }
 
-const NAMES: [&str; 9] =
-    ["llm", "session", "inbox", "approval", "process", "fs:read:PATH", "fs:write:PATH", "net:HOST[:PORT]", "env:NAME"];
+const NAMES: [&str; 10] = [
+    "llm",
+    "session",
+    "inbox",
+    "agents",
+    "approval",
+    "process",
+    "fs:read:PATH",
+    "fs:write:PATH",
+    "net:HOST[:PORT]",
+    "env:NAME",
+];
 
 impl FromStr for Grant {
     type Err = GrantError;
@@ -97,6 +109,7 @@ impl FromStr for Grant {
             "llm" => plain(Self::Llm),
             "session" => plain(Self::Session),
             "inbox" => plain(Self::Inbox),
+            "agents" => plain(Self::Agents),
             "approval" => plain(Self::Approval),
             "process" => plain(Self::Process),
             "fs" => match rest.unwrap_or("").split_once(':') {
@@ -115,7 +128,7 @@ impl FromStr for Grant {
 }
 
 fn unknown(word: &str) -> String {
-    let words = ["llm", "session", "inbox", "approval", "process", "fs", "net", "env"];
+    let words = ["llm", "session", "inbox", "agents", "approval", "process", "fs", "net", "env"];
     let near = words
         .iter()
         .map(|known| (crate::contract::distance(word, known), known))
@@ -198,6 +211,7 @@ impl fmt::Display for Grant {
             Self::Llm => f.write_str("llm"),
             Self::Session => f.write_str("session"),
             Self::Inbox => f.write_str("inbox"),
+            Self::Agents => f.write_str("agents"),
             Self::Approval => f.write_str("approval"),
             Self::Process => f.write_str("process"),
             Self::FsRead(path) => write!(f, "fs:read:{}", path.written),
@@ -275,6 +289,7 @@ mod tests {
             "llm",
             "session",
             "inbox",
+            "agents",
             "approval",
             "process",
             "fs:read:.",
@@ -297,6 +312,7 @@ mod tests {
         };
         check("lmm", "did you mean `llm`?");
         check("proces", "did you mean `process`?");
+        check("agent", "did you mean `agents`?");
         check("llm:x", "write `llm`");
         check("fs", "fs:read:PATH");
         check("fs:raed:docs", "`fs:read:PATH` or `fs:write:PATH`");

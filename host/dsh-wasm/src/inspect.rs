@@ -101,6 +101,7 @@ fn capabilities(imports: &[String]) -> Vec<String> {
         ("dsh:llm/model", "llm"),
         ("dsh:session/log", "session"),
         ("dsh:agent/inbox", "inbox"),
+        ("dsh:agent/agents", "agents"),
         ("dsh:tools/approval", "approval"),
         ("dsh:tools/process", "process"),
         ("wasi:filesystem/preopens", "fs"),

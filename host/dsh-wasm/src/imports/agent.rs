@@ -1,17 +1,17 @@
-//! `dsh:agent`: the request being shaped, the rest of a waterfall, the inbox.
+//! `dsh:agent`: the request being shaped, the rest of a waterfall, the inbox, sub-agents.
 
 use std::sync::Arc;
 
 use wasmtime::component::Resource;
 
-use crate::bindings::dsh::agent::{agent_types, inbox};
+use crate::bindings::dsh::agent::{agent_types, agents, inbox};
 use crate::bindings::dsh::llm::llm_types::{self, ContentBlock, Failure};
 use crate::clock::Wait;
 use crate::convert;
 use crate::grants::Grant;
 use crate::handles::{LlmRequest, RequestErrorNext, RequestNext, StepResultNext, TurnContinuationNext};
 use crate::store::GuestState;
-use crate::words::{Message, RequestDraft, RunError};
+use crate::words::{self, Message, RequestDraft, RunError};
 
 type Res<T> = wasmtime::Result<T>;
 type Answer<T> = wasmtime::Result<Result<T, Failure>>;
@@ -279,5 +279,29 @@ impl inbox::Host for GuestState {
 
     async fn inject(&mut self, content: Vec<ContentBlock>) -> Answer<()> {
         self.put(Way::Inject, content).await
+    }
+}
+
+impl agents::Host for GuestState {
+    async fn run(&mut self, task: agents::Task) -> Answer<agents::Report> {
+        self.enter()?;
+        let session = match self.granted(Grant::Agents).await {
+            Ok(session) => session,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let Some(tool) = self.call.tool.clone() else {
+            let message = format!("a sub-agent can work inside `call-tool` only, not in `{}`", self.call.seam);
+            return Ok(Err(convert::failure(words::Failure::new("not-available", message))));
+        };
+        let task = match convert::agent_task_in(task) {
+            Ok(task) => task,
+            Err(ill) => return Ok(Err(convert::invalid(&ill))),
+        };
+        let weight = serde_json::to_string(&task.prompt).map_or(0, |text| text.len());
+        if let Err(limit) = self.hand_over(weight) {
+            return Ok(Err(limit));
+        }
+        let report = Self::waiting(&self.clock, Wait::Excluded, session.run_agent(task, &tool)).await;
+        Ok(report.map(|report| convert::agent_report(&report)).map_err(convert::failure))
     }
 }

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use dsh_seam::draft::{DraftStart, ModelCatalog, RequestDraft};
-use dsh_seam::event::{ApprovalAnswer, Entry, Event, Source, UserMessage};
+use dsh_seam::event::{ApprovalAnswer, Entry, Event, ReasonKind, Source, TurnReason, UserMessage};
 use dsh_seam::llm::{GenerateRequest, GenerateResponse};
-use dsh_seam::message::ContentBlock;
+use dsh_seam::message::{ContentBlock, Usage};
 use dsh_seam::plugin::{Attached, Plugin, PluginContext};
-use dsh_seam::tools::{Question, ToolDefinition, ToolInfo};
+use dsh_seam::subagents::{AgentReport, AgentTask};
+use dsh_seam::tools::{Question, ToolContext, ToolDefinition, ToolInfo};
 use dsh_seam::view::History;
 use dsh_seam::waterfall::{Chain, FailureReport, Innermost, Registered, RunContext, RunError};
 use dsh_seam::waterfalls::Request;
@@ -190,6 +191,19 @@ impl PluginContext for Agent {
     }
     async fn ask(&self, _question: Question) -> Result<ApprovalAnswer, Failure> {
         Ok(ApprovalAnswer::AllowOnce)
+    }
+    async fn run_agent(&self, task: AgentTask, call: &ToolContext) -> Result<AgentReport, Failure> {
+        let prompt: Vec<_> = task.prompt.iter().filter_map(ContentBlock::as_text).collect();
+        let text = format!("{:?} {:?} {:?} for {}", prompt, task.start_from, task.tools, call.call_id);
+        Ok(AgentReport {
+            agent: AgentId::new("main.1").expect("valid"),
+            session: SessionId::new("child").expect("valid"),
+            text,
+            reason: TurnReason::plain(ReasonKind::MaxSteps),
+            usage: Usage::default(),
+            turns: 1,
+            steps: 2,
+        })
     }
     async fn refused(&self, capability: &str, grant: &str) {
         self.refused.lock().expect("not poisoned").push(format!("{capability} {grant}"));
