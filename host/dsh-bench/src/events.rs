@@ -14,6 +14,7 @@ use dsh_seam::plugin::{Attached, Plugin, PluginContext};
 use dsh_seam::services::SystemClock;
 use dsh_seam::session::{
     NewSession, Observer, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions,
+    SharedReplay,
 };
 use dsh_services::session::FileSessions;
 
@@ -83,8 +84,8 @@ impl Sessions for Timed {
         Ok(OpenSession { writer, ..open })
     }
 
-    async fn open(&self, id: &SessionId, agent: &AgentId) -> Result<OpenSession, SessionError> {
-        self.files.open(id, agent).await
+    async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
+        self.files.open(id, agent, replay).await
     }
 
     async fn fork(
@@ -93,8 +94,9 @@ impl Sessions for Timed {
         at: Option<u64>,
         agent: &AgentId,
         lineage: &[AgentId],
+        replay: SharedReplay,
     ) -> Result<OpenSession, SessionError> {
-        self.files.fork(id, at, agent, lineage).await
+        self.files.fork(id, at, agent, lineage, replay).await
     }
 
     async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
@@ -105,12 +107,13 @@ impl Sessions for Timed {
         self.files.list().await
     }
 
-    async fn read(
+    async fn replay(
         &self,
         id: &SessionId,
         salvage: bool,
-    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
-        self.files.read(id, salvage).await
+        replay: SharedReplay,
+    ) -> Result<(SessionHeader, Vec<String>), SessionError> {
+        self.files.replay(id, salvage, replay).await
     }
 }
 

@@ -10,7 +10,7 @@ use dsh_seam::event::{Emitted, Entry};
 use dsh_seam::ids::{AgentId, SessionId};
 use dsh_seam::plugin::EventSink;
 use dsh_seam::session::{
-    NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions,
+    NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions, SharedReplay,
 };
 use serde_json::{Value, json};
 
@@ -63,8 +63,8 @@ impl Sessions for Forgetful {
         Ok(OpenSession { writer: Box::new(Nowhere), ..open })
     }
 
-    async fn open(&self, id: &SessionId, agent: &AgentId) -> Result<OpenSession, SessionError> {
-        self.0.open(id, agent).await
+    async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
+        self.0.open(id, agent, replay).await
     }
 
     async fn fork(
@@ -73,8 +73,9 @@ impl Sessions for Forgetful {
         at: Option<u64>,
         agent: &AgentId,
         lineage: &[AgentId],
+        replay: SharedReplay,
     ) -> Result<OpenSession, SessionError> {
-        self.0.fork(id, at, agent, lineage).await
+        self.0.fork(id, at, agent, lineage, replay).await
     }
 
     async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
@@ -85,12 +86,13 @@ impl Sessions for Forgetful {
         self.0.list().await
     }
 
-    async fn read(
+    async fn replay(
         &self,
         id: &SessionId,
         salvage: bool,
-    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
-        self.0.read(id, salvage).await
+        replay: SharedReplay,
+    ) -> Result<(SessionHeader, Vec<String>), SessionError> {
+        self.0.replay(id, salvage, replay).await
     }
 }
 

@@ -517,16 +517,16 @@ macro_rules! events {
             }
 
             /// Reads the event of type `kind` from the text of its data.
-            pub fn parse(kind: &str, data: &RawValue) -> serde_json::Result<Event> {
+            pub fn parse(kind: &str, data: &str) -> serde_json::Result<Event> {
                 match kind {
-                    $( $kind => Ok(Event::$variant(serde_json::from_str(data.get())?)), )*
+                    $( $kind => Ok(Event::$variant(serde_json::from_str(data)?)), )*
                     _ => {
                         if let Some(plugin) = kind.strip_prefix("plugin/").and_then(|rest| rest.strip_suffix("/state"))
                             && let Ok(plugin) = PluginName::new(plugin)
                         {
-                            return Ok(Event::PluginState { plugin, state: serde_json::from_str(data.get())? });
+                            return Ok(Event::PluginState { plugin, state: serde_json::from_str(data)? });
                         }
-                        Ok(Event::Foreign(ForeignEvent { kind: kind.to_owned(), data: serde_json::from_str(data.get())? }))
+                        Ok(Event::Foreign(ForeignEvent { kind: kind.to_owned(), data: serde_json::from_str(data)? }))
                     }
                 }
             }
@@ -661,10 +661,10 @@ struct RawEntry<'a> {
 }
 
 impl Entry {
-    /// Reads one line of a log.
+    /// Reads one line of a log, in any writing. [`crate::line::LogLines`] is quicker where there are many.
     pub fn parse(line: &str) -> serde_json::Result<Entry> {
         let raw: RawEntry<'_> = serde_json::from_str(line)?;
-        let event = Event::parse(&raw.kind, raw.data)?;
+        let event = Event::parse(&raw.kind, raw.data.get())?;
         Ok(Entry { seq: raw.seq, time_ms: raw.time, session: raw.session, agent: raw.agent, event })
     }
 }

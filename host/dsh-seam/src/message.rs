@@ -3,8 +3,14 @@
 //! The JSON shapes are those of the session log and of `--log-requests`: camelCase keys, kebab-case values. A block or a chunk this
 //! version does not know is kept as it is (`Other`).
 
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
@@ -112,7 +118,7 @@ pub struct ImageBlock {
 }
 
 /// A piece of a message.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum ContentBlock {
     /// Text.
@@ -126,12 +132,12 @@ pub enum ContentBlock {
     /// An image.
     Image(ImageBlock),
     /// A block this version does not know: an object with a `type`, passed through untouched.
-    #[serde(untagged, deserialize_with = "foreign_block")]
+    #[serde(untagged)]
     Other(Value),
 }
 
 /// A piece of a tool's result.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum ResultBlock {
     /// Text.
@@ -139,7 +145,7 @@ pub enum ResultBlock {
     /// An image.
     Image(ImageBlock),
     /// A block this version does not know: an object with a `type`, passed through untouched.
-    #[serde(untagged, deserialize_with = "foreign_block")]
+    #[serde(untagged)]
     Other(Value),
 }
 
@@ -150,16 +156,100 @@ pub struct ResultText {
     pub text: String,
 }
 
-const KNOWN_BLOCKS: [&str; 5] = ["text", "reasoning", "tool-call", "tool-result", "image"];
+/// A block is read member by member. What `serde` derives for values with a `type` among their members copies all of them first, which
+/// would be most of the work of reading a log.
+trait Block: Sized {
+    /// The types this version knows; a block of any other is kept as it is.
+    const KNOWN: [&str; 5] = ["text", "reasoning", "tool-call", "tool-result", "image"];
 
-fn foreign_block<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-    let value = Value::deserialize(deserializer)?;
-    match value.get("type").and_then(Value::as_str) {
-        None => Err(serde::de::Error::custom("a block needs a `type`")),
-        Some(known) if KNOWN_BLOCKS.contains(&known) => {
-            Err(serde::de::Error::custom(format!("a block of type `{known}` with wrong or missing members")))
+    /// Reads a block of a known type from its other members.
+    fn known<'de, D: Deserializer<'de>>(kind: &str, members: D) -> Result<Self, D::Error>;
+    /// A block of an unknown type.
+    fn other(value: Value) -> Self;
+}
+
+impl Block for ContentBlock {
+    fn known<'de, D: Deserializer<'de>>(kind: &str, members: D) -> Result<Self, D::Error> {
+        match kind {
+            "text" => Deserialize::deserialize(members).map(Self::Text),
+            "reasoning" => Deserialize::deserialize(members).map(Self::Reasoning),
+            "tool-call" => Deserialize::deserialize(members).map(Self::ToolCall),
+            "tool-result" => Deserialize::deserialize(members).map(Self::ToolResult),
+            "image" => Deserialize::deserialize(members).map(Self::Image),
+            _ => Err(out_of_place(kind)),
         }
-        Some(_) => Ok(value),
+    }
+
+    fn other(value: Value) -> Self {
+        Self::Other(value)
+    }
+}
+
+impl Block for ResultBlock {
+    fn known<'de, D: Deserializer<'de>>(kind: &str, members: D) -> Result<Self, D::Error> {
+        match kind {
+            "text" => Deserialize::deserialize(members).map(Self::Text),
+            "image" => Deserialize::deserialize(members).map(Self::Image),
+            _ => Err(out_of_place(kind)),
+        }
+    }
+
+    fn other(value: Value) -> Self {
+        Self::Other(value)
+    }
+}
+
+fn out_of_place<E: Error>(kind: &str) -> E {
+    Error::custom(format!("a block of type `{kind}` cannot stand here"))
+}
+
+impl<'de> Deserialize<'de> for ContentBlock {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(BlockVisitor(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for ResultBlock {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(BlockVisitor(PhantomData))
+    }
+}
+
+/// A text that is copied only where it cannot be borrowed.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
+
+struct BlockVisitor<B>(PhantomData<B>);
+
+impl<'de, B: Block> Visitor<'de> for BlockVisitor<B> {
+    type Value = B;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a block, which is an object with a `type`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<B, A::Error> {
+        let mut members = Map::new();
+        if let Some(Word(key)) = map.next_key()? {
+            if key == "type" {
+                let Word(kind) = map.next_value()?;
+                if B::KNOWN.contains(&&*kind) {
+                    return B::known(&kind, MapAccessDeserializer::new(map));
+                }
+                members.insert(key.into_owned(), kind.into());
+            } else {
+                members.insert(key.into_owned(), map.next_value()?);
+            }
+        }
+        while let Some((key, value)) = map.next_entry()? {
+            members.insert(key, value);
+        }
+        match members.get("type").and_then(Value::as_str).map(str::to_owned) {
+            None => Err(Error::custom("a block needs a `type`")),
+            Some(kind) if B::KNOWN.contains(&&*kind) => B::known(&kind, Value::Object(members)).map_err(Error::custom),
+            Some(_) => Ok(B::other(Value::Object(members))),
+        }
     }
 }
 
@@ -331,7 +421,7 @@ pub enum BlockType {
 
 /// One piece of a model's streamed answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase", try_from = "AnyChunk")]
 pub enum Chunk {
     /// A block begins.
     BlockStart {
@@ -383,6 +473,61 @@ pub enum Chunk {
         /// Why.
         reason: FinishReason,
     },
+}
+
+/// The members of all chunks: read in one go, since most of a log is chunks.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnyChunk {
+    r#type: ChunkType,
+    index: Option<u32>,
+    block_type: Option<BlockType>,
+    text: Option<String>,
+    id: Option<String>,
+    name: Option<String>,
+    arguments_delta: Option<String>,
+    block: Option<ContentBlock>,
+    usage: Option<Usage>,
+    reason: Option<FinishReason>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ChunkType {
+    BlockStart,
+    TextDelta,
+    ReasoningDelta,
+    ToolCallDelta,
+    BlockEnd,
+    Usage,
+    Finish,
+}
+
+impl TryFrom<AnyChunk> for Chunk {
+    type Error = String;
+
+    fn try_from(any: AnyChunk) -> Result<Self, String> {
+        fn given<T>(member: Option<T>, name: &str) -> Result<T, String> {
+            member.ok_or_else(|| format!("missing field `{name}`"))
+        }
+        let index = || given(any.index, "index");
+        Ok(match any.r#type {
+            ChunkType::BlockStart => {
+                Chunk::BlockStart { index: index()?, block_type: given(any.block_type, "blockType")? }
+            }
+            ChunkType::TextDelta => Chunk::TextDelta { index: index()?, text: given(any.text, "text")? },
+            ChunkType::ReasoningDelta => Chunk::ReasoningDelta { index: index()?, text: given(any.text, "text")? },
+            ChunkType::ToolCallDelta => Chunk::ToolCallDelta {
+                index: index()?,
+                id: given(any.id, "id")?,
+                name: any.name,
+                arguments_delta: given(any.arguments_delta, "argumentsDelta")?,
+            },
+            ChunkType::BlockEnd => Chunk::BlockEnd { index: index()?, block: given(any.block, "block")? },
+            ChunkType::Usage => Chunk::Usage { usage: given(any.usage, "usage")? },
+            ChunkType::Finish => Chunk::Finish { reason: given(any.reason, "reason")? },
+        })
+    }
 }
 
 /// A tool as the model is told of it.
@@ -472,11 +617,49 @@ mod tests {
 
     #[test]
     fn a_known_block_with_wrong_members_is_refused() {
-        let check = |value: Value| assert!(serde_json::from_value::<ContentBlock>(value.clone()).is_err(), "{value}");
-        check(json!({"type": "text"}));
-        check(json!({"type": "tool-call", "id": 1}));
-        check(json!({"text": "no type"}));
-        check(json!("text"));
+        let check = |text: &str, expect: &str| {
+            let error = serde_json::from_str::<ContentBlock>(text).expect_err(text).to_string();
+            assert!(error.starts_with(expect), "{text}: {error}");
+            let value: Value = serde_json::from_str(text).expect("JSON");
+            assert!(serde_json::from_value::<ContentBlock>(value).is_err(), "{text}");
+        };
+        check(r#"{"type": "text"}"#, "missing field `text`");
+        check(r#"{"x": 1, "type": "text"}"#, "missing field `text`");
+        check(r#"{"type": "tool-call", "id": 1}"#, "invalid type: integer `1`, expected a string");
+        check(r#"{"text": "no type"}"#, "a block needs a `type`");
+        check(r#"{"type": 1}"#, "invalid type: integer `1`");
+        check(r#""text""#, "invalid type: string \"text\", expected a block");
+        let error = serde_json::from_str::<ResultBlock>(r#"{"type": "reasoning", "text": "x"}"#).expect_err("refused");
+        assert!(error.to_string().starts_with("a block of type `reasoning` cannot stand here"), "{error}");
+    }
+
+    #[test]
+    fn the_type_may_stand_anywhere() {
+        let check = |text: &str, expect: Value| {
+            let block: ContentBlock = serde_json::from_str(text).expect(text);
+            assert_eq!(json!(block), expect, "{text}");
+        };
+        check(r#"{"text": "a", "more": 1, "type": "text"}"#, json!({"type": "text", "text": "a"}));
+        check(r#"{"x": [1], "type": "video", "b": 2}"#, json!({"x": [1], "type": "video", "b": 2}));
+        check(r#"{"\u0074ype": "t\u0065xt", "text": "a"}"#, json!({"type": "text", "text": "a"}));
+        let chunk: Chunk = serde_json::from_str(r#"{"text": "a", "index": 1, "type": "text-delta"}"#).expect("a chunk");
+        assert_eq!(chunk, Chunk::TextDelta { index: 1, text: "a".into() });
+    }
+
+    #[test]
+    fn a_chunk_with_wrong_members_is_refused() {
+        let check = |value: Value, expect: &str| {
+            let error = serde_json::from_value::<Chunk>(value.clone()).expect_err("refused").to_string();
+            assert_eq!(error, expect, "{value}");
+        };
+        check(json!({"index": 1, "text": "a"}), "missing field `type`");
+        check(json!({"type": "text-delta", "index": 0}), "missing field `text`");
+        check(json!({"type": "text-delta", "text": "a"}), "missing field `index`");
+        check(json!({"type": "finish"}), "missing field `reason`");
+        check(
+            json!({"type": "text"}),
+            "unknown variant `text`, expected one of `block-start`, `text-delta`, `reasoning-delta`, `tool-call-delta`, `block-end`, `usage`, `finish`",
+        );
     }
 
     #[test]

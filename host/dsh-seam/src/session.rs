@@ -1,7 +1,7 @@
 //! The seam to sessions: where logs are kept, and who observes them.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -105,12 +105,32 @@ pub enum SessionError {
     },
 }
 
-/// An open session: what was there and where more goes.
+/// Is shown the entries of a log, in order, while the log is read. What is kept of them is its own affair: a log may be far larger than
+/// memory.
+///
+/// `Vec<Entry>` keeps all of them, `()` none.
+pub trait Replay: Send {
+    /// The next entry.
+    fn entry(&mut self, entry: Entry);
+}
+
+/// A replay that the reader of a log shares with whoever wants to know. What it has seen counts only if the reading was a success.
+pub type SharedReplay = Arc<Mutex<dyn Replay>>;
+
+impl Replay for Vec<Entry> {
+    fn entry(&mut self, entry: Entry) {
+        self.push(entry);
+    }
+}
+
+impl Replay for () {
+    fn entry(&mut self, _entry: Entry) {}
+}
+
+/// An open session: what it is and where more goes. What it holds was shown to a [`Replay`].
 pub struct OpenSession {
     /// Its first line.
     pub header: SessionHeader,
-    /// What the log holds already, in order.
-    pub entries: Vec<Entry>,
     /// Where more goes.
     pub writer: Box<dyn SessionWriter>,
     /// What was put right while opening: a torn line set aside, for example. For a person.
@@ -163,27 +183,43 @@ pub struct SessionSummary {
 pub trait Sessions: Send + Sync {
     /// A new session; nothing is written before the first append.
     async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError>;
-    /// An existing session, locked, its torn last line set aside. `agent` must own it.
-    async fn open(&self, id: &SessionId, agent: &AgentId) -> Result<OpenSession, SessionError>;
-    /// A copy of a session up to and including sequence number `at` (none: the last `turn/end`), under a new id, open. `agent` must own
-    /// it, or have its owner in its `lineage`: an agent may go on from where its ancestor is.
+    /// An existing session, locked, its torn last line set aside; its entries are shown to `replay`. `agent` must own it.
+    async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError>;
+    /// A copy of a session up to and including sequence number `at` (none: the last `turn/end`), under a new id, open; the copied
+    /// entries are shown to `replay`. `agent` must own it, or have its owner in its `lineage`: an agent may go on from where its
+    /// ancestor is.
     async fn fork(
         &self,
         id: &SessionId,
         at: Option<u64>,
         agent: &AgentId,
         lineage: &[AgentId],
+        replay: SharedReplay,
     ) -> Result<OpenSession, SessionError>;
     /// The session of this agent and workspace whose last entry is the newest.
     async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError>;
     /// All sessions, the newest last entry first.
     async fn list(&self) -> Result<Vec<SessionSummary>, SessionError>;
-    /// Header and entries, without locking or repairing. With `salvage`, bad lines are skipped and reported as notices.
+    /// Shows the entries of a session to `replay`, without locking or repairing; its header and notices. With `salvage`, bad lines are
+    /// skipped and reported as notices.
+    async fn replay(
+        &self,
+        id: &SessionId,
+        salvage: bool,
+        replay: SharedReplay,
+    ) -> Result<(SessionHeader, Vec<String>), SessionError>;
+
+    /// The same with all entries at once, for a session that is known to be short.
     async fn read(
         &self,
         id: &SessionId,
         salvage: bool,
-    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError>;
+    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
+        let entries: Arc<Mutex<Vec<Entry>>> = Arc::default();
+        let (header, notices) = self.replay(id, salvage, entries.clone()).await?;
+        let entries = std::mem::take(&mut *entries.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok((header, entries, notices))
+    }
 }
 
 /// Sees entries after they are in the log; changes nothing. The driver waits for it.

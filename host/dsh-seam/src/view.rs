@@ -237,8 +237,8 @@ pub struct History {
     messages: Vec<Arc<ModelMessage>>,
     /// `tokens[i]`: estimate of the messages before i.
     tokens: Vec<u64>,
-    /// `chain[i]`: hash over messages 0 to i.
-    chain: Vec<ChainHash>,
+    /// `chain[i]`: hash over messages 0 to i, once somebody asked for it. What a compaction takes out is never hashed on a resume.
+    chain: Vec<OnceLock<ChainHash>>,
     pairs: PairCheck,
     parted: Option<Parted>,
 }
@@ -280,8 +280,7 @@ impl History {
         let before =
             self.tokens.last().copied().unwrap_or(0) + self.messages.last().map_or(0, |last| u64::from(last.tokens));
         self.tokens.push(before);
-        let link = extend_chain(self.chain.last().unwrap_or(&[0; 32]), &message);
-        self.chain.push(link);
+        self.chain.push(OnceLock::new());
         self.messages.push(message);
     }
 
@@ -326,6 +325,13 @@ impl History {
     /// Whether every tool call has its result and the other way round.
     pub fn check_pairs(&self) -> Result<(), Parted> {
         self.parted.clone().map_or_else(|| self.pairs.end(), Err)
+    }
+
+    /// The hash over the messages before `end`; costs what was added since it was last asked for.
+    fn chain_before(&self, end: usize) -> ChainHash {
+        let known = self.chain[..end].iter().enumerate().rev().find_map(|(at, link)| Some((at + 1, *link.get()?)));
+        let (from, link) = known.unwrap_or((0, [0; 32]));
+        (from..end).fold(link, |link, at| *self.chain[at].get_or_init(|| extend_chain(&link, &self.messages[at])))
     }
 
     /// The host's estimate for the messages from `start` to before `end`.
@@ -458,9 +464,7 @@ impl MessageList {
         for segment in &self.segments {
             match segment {
                 Segment::Base { start, end } if untouched && *start == at => {
-                    if let Some(last) = end.checked_sub(1).and_then(|last| self.base.chain.get(last)) {
-                        link = *last;
-                    }
+                    link = self.base.chain_before(*end);
                     at = *end;
                 }
                 Segment::Base { start, end } => {

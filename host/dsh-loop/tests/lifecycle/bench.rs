@@ -16,10 +16,10 @@ use dsh_seam::plugin::{Attached, EventSink, Plugin, PluginContext};
 use dsh_seam::services::{Agents, Clock, Services};
 use dsh_seam::session::{
     Flush, FlushError, NewSession, Observer, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter,
-    Sessions,
+    Sessions, SharedReplay,
 };
 use dsh_seam::tools::{
-    Annotations, Outcome, ProcessCommand, ProcessExit, Processes, Profile, ToolContext, ToolDefinition, ToolProvider,
+    Annotations, Approver, Outcome, ProcessCommand, ProcessExit, Processes, Profile, ToolContext, ToolDefinition, ToolProvider,
 };
 use dsh_seam::waterfall::{Listener, Next, RunContext, RunError, Waterfall};
 use dsh_services::agents::AgentRegistry;
@@ -401,8 +401,15 @@ impl Sessions for Failing {
         session.writer = Box::new(FailingWriter { inner: session.writer, at: self.at });
         Ok(session)
     }
-    async fn open(&self, id: &SessionId, agent: &AgentId) -> Result<OpenSession, SessionError> {
-        self.inner.open(id, agent).await
+    async fn open(
+        &self,
+        id: &SessionId,
+        agent: &AgentId,
+        replay: SharedReplay,
+    ) -> Result<OpenSession, SessionError> {
+        let mut session = self.inner.open(id, agent, replay).await?;
+        session.writer = Box::new(FailingWriter { inner: session.writer, at: self.at });
+        Ok(session)
     }
     async fn fork(
         &self,
@@ -410,8 +417,9 @@ impl Sessions for Failing {
         at: Option<u64>,
         agent: &AgentId,
         lineage: &[AgentId],
+        replay: SharedReplay,
     ) -> Result<OpenSession, SessionError> {
-        self.inner.fork(id, at, agent, lineage).await
+        self.inner.fork(id, at, agent, lineage, replay).await
     }
     async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
         self.inner.newest(agent, workspace).await
@@ -419,12 +427,13 @@ impl Sessions for Failing {
     async fn list(&self) -> Result<Vec<SessionSummary>, SessionError> {
         self.inner.list().await
     }
-    async fn read(
+    async fn replay(
         &self,
         id: &SessionId,
         salvage: bool,
-    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
-        self.inner.read(id, salvage).await
+        replay: SharedReplay,
+    ) -> Result<(SessionHeader, Vec<String>), SessionError> {
+        self.inner.replay(id, salvage, replay).await
     }
 }
 
@@ -436,6 +445,7 @@ pub struct Bench {
     pub sessions: Arc<dyn Sessions>,
     plugins: Vec<Arc<dyn Plugin>>,
     pub options: AgentOptions,
+    pub approver: Arc<dyn Approver>,
 }
 
 impl Bench {
@@ -453,6 +463,7 @@ impl Bench {
             sessions: Arc::new(MemorySessions::new(Arc::new(Stopped))),
             plugins: vec![tools],
             options: AgentOptions { model: Some("script".into()), workspace: "/w".into(), ..AgentOptions::default() },
+            approver: Arc::new(HeadlessApprover),
         }
     }
 
@@ -483,7 +494,7 @@ impl Bench {
             llm: Arc::new(OneModel(self.model.clone())),
             tools: Arc::new(ToolServices::new(Arc::new(NoProcesses))),
             system_prompt: Arc::new(SystemPromptSections),
-            approver: Arc::new(HeadlessApprover),
+            approver: self.approver.clone(),
             approvals: Arc::new(ApprovalDesks),
             processes: Arc::new(NoProcesses),
             events: self.recorder.clone(),

@@ -1,25 +1,26 @@
 //! Sessions as files in one folder.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use dsh_seam::event::Entry;
 use dsh_seam::services::Clock;
-use dsh_seam::session::{NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, Sessions};
+use dsh_seam::session::{NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, Sessions, SharedReplay};
 use dsh_seam::{AgentId, SessionId};
 
-use super::buffer::LineBuffer;
+use super::buffer::{Base, LineBuffer, Part};
+use super::fork::{Fork, Forked};
 use super::ids::{NewIds, nearest};
-use super::lines::{self, Bad, Copy, Outline};
+use super::lines::{self, MAX_LINE_BYTES};
+use super::scan::{Bad, Scan, Scanned};
+use super::shown;
+use super::tail::{self, Summing};
 use super::writer::{self, FileWriter};
 
 /// What a log's name ends with.
 const EXTENSION: &str = "jsonl";
-/// How much of a log's end is read at first to find its last line; most lines are far shorter.
-const TAIL_BYTES: u64 = 64 * 1024;
 
 /// Sessions in a folder. Cloning shares it.
 #[derive(Clone)]
@@ -60,12 +61,50 @@ impl FileSessions {
     }
 }
 
-/// What is known of a log before it is read.
-pub(super) enum Found {
-    /// It holds nothing, and is a new session.
-    Empty(SessionHeader),
-    /// Bytes, of which the last line may be torn.
-    Bytes(Vec<u8>),
+/// A log that is read by somebody who does not write it, as long as it was when it was opened.
+pub(super) struct Found {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    bytes: u64,
+}
+
+impl Found {
+    fn failed(&self, error: io::Error) -> SessionError {
+        failed(&self.path, error)
+    }
+
+    /// Whether it has not even one whole line.
+    pub(super) fn is_empty(&self) -> Result<bool, SessionError> {
+        let line = tail::last(&self.file, 0, self.bytes, |_| Some(())).map_err(|error| self.failed(error))?;
+        Ok(line.is_none())
+    }
+
+    pub(super) fn scan<'a>(&'a self, id: &'a SessionId, bad: Bad) -> Scan<'a, Part<'a>> {
+        Scan::new(id, &self.path, Part::new(&self.file, 0, self.bytes), bad)
+    }
+
+    fn all(&self) -> Result<Vec<u8>, SessionError> {
+        let mut bytes = Vec::new();
+        Part::new(&self.file, 0, self.bytes).read_to_end(&mut bytes).map_err(|error| self.failed(error))?;
+        Ok(bytes)
+    }
+
+    /// Its header, and how long that is.
+    fn header(&self, id: &SessionId) -> Result<(SessionHeader, u64), SessionError> {
+        let mut first = Vec::new();
+        let mut start = BufReader::new(Part::new(&self.file, 0, self.bytes.min(MAX_LINE_BYTES as u64)));
+        start.read_until(b'\n', &mut first).map_err(|error| self.failed(error))?;
+        let damaged = |problem| SessionError::Damaged { id: id.clone(), line: 1, problem };
+        Ok((lines::parse_header(id, &first).map_err(damaged)?, first.len() as u64))
+    }
+
+    /// What its first line and its last ones say.
+    fn summary(&self, header: SessionHeader, header_bytes: u64) -> Result<SessionSummary, SessionError> {
+        let mut summing = Summing::new(header);
+        tail::last(&self.file, header_bytes, self.bytes, |line| summing.look(line))
+            .map_err(|error| self.failed(error))?;
+        Ok(summing.done())
+    }
 }
 
 impl Inner {
@@ -114,12 +153,19 @@ impl Inner {
         }
     }
 
-    /// The bytes of a log, without locking it.
-    pub(super) fn bytes(&self, id: &SessionId) -> Result<Vec<u8>, SessionError> {
-        fs::read(self.path(id)).map_err(|error| self.missing_or(id, error))
+    /// The log of `id`, without locking it.
+    pub(super) fn find(&self, id: &SessionId) -> Result<Found, SessionError> {
+        let path = self.path(id);
+        let file = File::open(&path).map_err(|error| self.missing_or(id, error))?;
+        found(path, file)
     }
 
-    fn empty_header(&self, id: &SessionId, agent: &AgentId) -> SessionHeader {
+    /// Whether there is a log of `id` that holds anything.
+    pub(super) fn holds(&self, id: &SessionId) -> bool {
+        fs::metadata(self.path(id)).is_ok_and(|there| there.len() > 0)
+    }
+
+    pub(super) fn empty_header(&self, id: &SessionId, agent: &AgentId) -> SessionHeader {
         let new = NewSession {
             id: None,
             agent: agent.clone(),
@@ -128,15 +174,6 @@ impl Inner {
             lineage: vec![],
         };
         super::header(id.clone(), new, self.now_ms())
-    }
-
-    /// The log of `id` for somebody who does not write it: an empty one is a new session of `agent`.
-    pub(super) fn find(&self, id: &SessionId, agent: &AgentId) -> Result<Found, SessionError> {
-        let bytes = self.bytes(id)?;
-        Ok(match lines::whole(&bytes).is_empty() {
-            true => Found::Empty(self.empty_header(id, agent)),
-            false => Found::Bytes(bytes),
-        })
     }
 
     fn create(&self, new: NewSession) -> Result<OpenSession, SessionError> {
@@ -149,8 +186,7 @@ impl Inner {
             Err(error) => return Err(failed(&path, error)),
         };
         let header = super::header(id, new, self.now_ms());
-        let buffer = LineBuffer::new(lines::header_line(&header));
-        Ok(fresh(path, header, Vec::new(), buffer, replaces))
+        Ok(fresh(path, header, None, replaces))
     }
 
     fn lock(&self, id: &SessionId) -> Result<File, SessionError> {
@@ -158,86 +194,56 @@ impl Inner {
         locked.ok_or_else(|| SessionError::Locked(id.clone()))
     }
 
-    fn open(&self, id: &SessionId, agent: &AgentId) -> Result<OpenSession, SessionError> {
-        let path = self.path(id);
-        let mut file = self.lock(id)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(|error| failed(&path, error))?;
-        let whole = lines::whole(&bytes).len();
-        let torn = &bytes[whole..];
-        let log = (whole > 0).then(|| lines::parse(id, &bytes, Bad::Refuse)).transpose()?;
-        if let Some(log) = &log {
-            lines::owned(&log.header, agent)?;
-        }
-        let mut notices = Vec::new();
-        if !torn.is_empty() {
-            let aside =
-                writer::set_torn_aside(&path, &file, whole as u64, torn).map_err(|error| failed(&path, error))?;
-            notices.push(format!(
-                "the last line of {} was not whole: its {} bytes were moved to {}",
-                path.display(),
-                torn.len(),
-                aside.display()
-            ));
-        }
-        let Some(log) = log else {
-            let header = self.empty_header(id, agent);
-            let buffer = LineBuffer::new(lines::header_line(&header));
-            let session = fresh(path, header, Vec::new(), buffer, Some(file));
+    fn open(&self, id: &SessionId, agent: &AgentId, replay: &SharedReplay) -> Result<OpenSession, SessionError> {
+        let log = found(self.path(id), self.lock(id)?)?;
+        if log.is_empty()? {
+            let torn = log.all()?;
+            let notices = log.set_aside(0, &torn)?;
+            let session = fresh(log.path, self.empty_header(id, agent), None, Some(log.file));
             return Ok(OpenSession { notices, ..session });
-        };
-        let writer = Box::new(FileWriter::open(path, file, log.index));
-        Ok(OpenSession { header: log.header, entries: log.entries, writer, notices })
+        }
+        let mut replay = shown(replay);
+        let scan = log.scan(id, Bad::Refuse);
+        let Scanned { header, index, torn, .. } =
+            scan.run(|header| lines::owned(header, agent), |entry| replay.entry(entry))?;
+        let notices = log.set_aside(index.end(), &torn)?;
+        let writer = Box::new(FileWriter::open(log.path, log.file, index));
+        Ok(OpenSession { header, writer, notices })
+    }
+
+    /// The copy's header, and where its entries are.
+    pub(super) fn copy(&self, fork: &Fork<'_>, replay: &SharedReplay) -> Result<(SessionHeader, Base), SessionError> {
+        let log = self.find(fork.id)?;
+        let last_turn_end = tail::last(&log.file, 0, log.bytes, tail::turn_end).map_err(|error| log.failed(error))?;
+        let Forked { header, index, count } = fork.run(log.scan(fork.id, Bad::Refuse), last_turn_end, replay)?;
+        let base = Base { file: Arc::new(log.file), index };
+        let base = base.cut(count).map_err(|error| failed(&log.path, error))?;
+        Ok((header, base))
     }
 
     fn fork(
         &self,
         id: &SessionId,
         at: Option<u64>,
-        agent: &AgentId,
-        lineage: &[AgentId],
+        heir: (&AgentId, &[AgentId]),
+        replay: &SharedReplay,
     ) -> Result<OpenSession, SessionError> {
-        let bytes = self.bytes(id)?;
-        let new = self.next_id();
-        let path = self.path(&new);
-        let Copy { header, entries, buffer } = lines::copy(id, &bytes, at, (agent, lineage), new, self.now_ms())?;
-        Ok(fresh(path, header, entries, buffer, None))
+        let fork = Fork { id, at, heir, new: self.next_id(), now_ms: self.now_ms() };
+        let (header, base) = self.copy(&fork, replay)?;
+        Ok(fresh(self.path(&header.id), header, Some(base), None))
     }
 
-    /// When the last entry of the session was written, if it is one of `agent` and `workspace`.
-    fn last_time(&self, id: &SessionId, agent: &AgentId, workspace: &str) -> Result<Option<u64>, SessionError> {
-        let path = self.path(id);
-        let io_failed = |error| failed(&path, error);
-        let mut file = BufReader::new(File::open(&path).map_err(io_failed)?);
-        let mut first = Vec::new();
-        file.read_until(b'\n', &mut first).map_err(io_failed)?;
-        let damaged = |problem| SessionError::Damaged { id: id.clone(), line: 1, problem };
-        let header = lines::parse_header(id, &first).map_err(damaged)?;
-        if header.agent != *agent || header.workspace != workspace {
-            return Ok(None);
-        }
-        let line = last_line(file.get_mut(), first.len() as u64).map_err(io_failed)?;
-        let last = line.and_then(|line| serde_json::from_slice::<Outline<'_>>(&line).ok().map(|outline| outline.time));
-        Ok(Some(last.unwrap_or(header.created)))
-    }
-
-    fn newest(&self, agent: &AgentId, workspace: &str) -> Result<Option<(u64, SessionId)>, SessionError> {
-        let mut newest = None;
-        for id in self.ids()? {
-            match self.last_time(&id, agent, workspace) {
-                Ok(Some(time)) => newest = newest.max(Some((time, id))),
-                Ok(None) => {}
-                Err(error) => tracing::warn!("left out: {error}"),
-            }
-        }
-        Ok(newest)
-    }
-
-    fn list(&self) -> Result<Vec<SessionSummary>, SessionError> {
+    /// What is known of those sessions that are wanted; one that cannot be read is said and left out.
+    fn summaries(&self, wanted: impl Fn(&SessionHeader) -> bool) -> Result<Vec<SessionSummary>, SessionError> {
+        let summary = |id: &SessionId| {
+            let log = self.find(id)?;
+            let (header, header_bytes) = log.header(id)?;
+            if wanted(&header) { log.summary(header, header_bytes).map(Some) } else { Ok(None) }
+        };
         let mut list = Vec::new();
         for id in self.ids()? {
-            match self.bytes(&id).and_then(|bytes| lines::summarize(&id, &bytes)) {
-                Ok(summary) => list.push(summary),
+            match summary(&id) {
+                Ok(summary) => list.extend(summary),
                 Err(error) => tracing::warn!("left out: {error}"),
             }
         }
@@ -246,45 +252,41 @@ impl Inner {
     }
 }
 
+impl Found {
+    /// Moves a torn last line, which begins after `whole` bytes, to a file beside the log; what to tell of it.
+    fn set_aside(&self, whole: u64, torn: &[u8]) -> Result<Vec<String>, SessionError> {
+        if torn.is_empty() {
+            return Ok(Vec::new());
+        }
+        let aside = writer::set_torn_aside(&self.path, &self.file, whole, torn).map_err(|error| self.failed(error))?;
+        Ok(vec![format!(
+            "the last line of {} was not whole: its {} bytes were moved to {}",
+            self.path.display(),
+            torn.len(),
+            aside.display()
+        )])
+    }
+}
+
+fn found(path: PathBuf, file: File) -> Result<Found, SessionError> {
+    let bytes = file.metadata().map_err(|error| failed(&path, error))?.len();
+    Ok(Found { file, path, bytes })
+}
+
 /// Sorts sessions, the newest last entry first.
 pub(super) fn newest_first(list: &mut [SessionSummary]) {
     list.sort_by(|a, b| (b.last_time_ms, &b.header.id).cmp(&(a.last_time_ms, &a.header.id)));
 }
 
-/// A session of which nothing is on disk yet.
-fn fresh(
-    path: PathBuf,
-    header: SessionHeader,
-    entries: Vec<Entry>,
-    buffer: LineBuffer,
-    replaces: Option<File>,
-) -> OpenSession {
+/// A session of which nothing is on disk yet; it begins with the entries of `base`.
+fn fresh(path: PathBuf, header: SessionHeader, base: Option<Base>, replaces: Option<File>) -> OpenSession {
+    let buffer = LineBuffer::new(header.id.clone(), lines::header_line(&header), base);
     let writer = Box::new(FileWriter::pending(path, buffer, replaces));
-    OpenSession { header, entries, writer, notices: Vec::new() }
+    OpenSession { header, writer, notices: Vec::new() }
 }
 
 fn failed(path: &Path, error: io::Error) -> SessionError {
     SessionError::Io { path: path.display().to_string(), error }
-}
-
-/// The last whole line after the first `header_bytes`.
-fn last_line(file: &mut File, header_bytes: u64) -> io::Result<Option<Vec<u8>>> {
-    let end = file.seek(SeekFrom::End(0))?;
-    let mut window = TAIL_BYTES;
-    loop {
-        let start = end.saturating_sub(window).max(header_bytes.min(end));
-        let mut tail = Vec::new();
-        file.seek(SeekFrom::Start(start))?;
-        file.take(end - start).read_to_end(&mut tail)?;
-        let whole = lines::whole(&tail);
-        let line = whole.split(|byte| *byte == b'\n').rev().nth(1).unwrap_or_default();
-        // A line that begins inside of what was read is all there.
-        let begins_inside = whole.len() > line.len() + 1;
-        if begins_inside || start <= header_bytes {
-            return Ok((!line.is_empty()).then(|| line.to_vec()));
-        }
-        window *= 8;
-    }
 }
 
 /// The notice for a torn line that stays where it is.
@@ -298,9 +300,9 @@ impl Sessions for FileSessions {
         self.inner.create(new)
     }
 
-    async fn open(&self, id: &SessionId, agent: &AgentId) -> Result<OpenSession, SessionError> {
+    async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
         let (id, agent) = (id.clone(), agent.clone());
-        self.blocking(move |inner| inner.open(&id, &agent)).await
+        self.blocking(move |inner| inner.open(&id, &agent, &replay)).await
     }
 
     async fn fork(
@@ -309,34 +311,39 @@ impl Sessions for FileSessions {
         at: Option<u64>,
         agent: &AgentId,
         lineage: &[AgentId],
+        replay: SharedReplay,
     ) -> Result<OpenSession, SessionError> {
         let (id, agent, lineage) = (id.clone(), agent.clone(), lineage.to_vec());
-        self.blocking(move |inner| inner.fork(&id, at, &agent, &lineage)).await
+        self.blocking(move |inner| inner.fork(&id, at, (&agent, &lineage), &replay)).await
     }
 
     async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
         let (asked, workspace) = (agent.clone(), workspace.to_owned());
-        let newest = self.blocking(move |inner| inner.newest(&asked, &workspace)).await?;
-        newest.map(|(_, id)| id).ok_or_else(|| SessionError::NoneToContinue(agent.clone()))
+        let wanted = move |header: &SessionHeader| header.agent == asked && header.workspace == workspace;
+        let newest = self.blocking(move |inner| inner.summaries(wanted)).await?.into_iter().next();
+        newest.map(|summary| summary.header.id).ok_or_else(|| SessionError::NoneToContinue(agent.clone()))
     }
 
     async fn list(&self) -> Result<Vec<SessionSummary>, SessionError> {
-        self.blocking(Inner::list).await
+        self.blocking(|inner| inner.summaries(|_| true)).await
     }
 
-    async fn read(
+    async fn replay(
         &self,
         id: &SessionId,
         salvage: bool,
-    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
+        replay: SharedReplay,
+    ) -> Result<(SessionHeader, Vec<String>), SessionError> {
         let id = id.clone();
         self.blocking(move |inner| {
-            let log = lines::parse(&id, &inner.bytes(&id)?, if salvage { Bad::Skip } else { Bad::Refuse })?;
-            let mut notices = log.notices;
-            if log.torn > 0 {
-                notices.push(torn_notice(&id, log.torn));
+            let log = inner.find(&id)?;
+            let mut replay = shown(&replay);
+            let scan = log.scan(&id, if salvage { Bad::Skip } else { Bad::Refuse });
+            let Scanned { header, torn, mut notices, .. } = scan.run(|_| Ok(()), |entry| replay.entry(entry))?;
+            if !torn.is_empty() {
+                notices.push(torn_notice(&id, torn.len()));
             }
-            Ok((log.header, log.entries, notices))
+            Ok((header, notices))
         })
         .await
     }

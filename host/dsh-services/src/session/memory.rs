@@ -1,7 +1,8 @@
 //! Sessions in memory, for as long as the process runs.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,14 +10,18 @@ use async_trait::async_trait;
 use dsh_seam::event::Entry;
 use dsh_seam::services::Clock;
 use dsh_seam::session::{
-    NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions,
+    NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions, SharedReplay,
 };
 use dsh_seam::{AgentId, SessionId};
 
 use super::buffer::LineBuffer;
 use super::files::newest_first;
+use super::fork::{Fork, Forked};
 use super::ids::{NewIds, nearest};
-use super::lines::{self, Bad, Copy};
+use super::lines;
+use super::scan::{Bad, Scan, Scanned};
+use super::shown;
+use super::tail::{self, Summing};
 
 /// Sessions that are gone with the process. Cloning shares them.
 #[derive(Clone)]
@@ -68,12 +73,7 @@ impl MemorySessions {
     }
 
     /// Takes a log in and opens it.
-    pub(super) fn take_in(
-        &self,
-        header: SessionHeader,
-        entries: Vec<Entry>,
-        buffer: LineBuffer,
-    ) -> Result<OpenSession, SessionError> {
+    pub(super) fn take_in(&self, header: SessionHeader, buffer: LineBuffer) -> Result<OpenSession, SessionError> {
         let kept = Arc::new(Kept { buffer: Mutex::new(buffer), writing: AtomicBool::new(true) });
         let writer = Box::new(MemoryWriter { kept: kept.clone() });
         let mut logs = self.logs();
@@ -81,27 +81,34 @@ impl MemorySessions {
             return Err(SessionError::Exists(header.id));
         }
         logs.insert(header.id.clone(), kept);
-        Ok(OpenSession { header, entries, writer, notices: Vec::new() })
+        Ok(OpenSession { header, writer, notices: Vec::new() })
     }
 
-    /// A copy of the log in `bytes`, taken in under a new id and open.
-    pub(super) fn fork_from(
-        &self,
-        id: &SessionId,
-        bytes: &[u8],
-        at: Option<u64>,
-        heir: (&AgentId, &[AgentId]),
-    ) -> Result<OpenSession, SessionError> {
+    /// An id that is not used yet, and the time.
+    pub(super) fn next_id(&self) -> (SessionId, u64) {
         let now_ms = self.inner.clock.now_ms();
-        let new = self.inner.ids.next(now_ms);
-        let Copy { header, entries, buffer } = lines::copy(id, bytes, at, heir, new, now_ms)?;
-        self.take_in(header, entries, buffer)
+        (self.inner.ids.next(now_ms), now_ms)
     }
 
     pub(super) fn summaries(&self) -> Result<Vec<SessionSummary>, SessionError> {
-        let logs = self.logs();
-        logs.iter().map(|(id, kept)| lines::summarize(id, &kept.buffer().bytes)).collect()
+        let summary = |(id, kept): (&SessionId, &Arc<Kept>)| {
+            let buffer = kept.buffer();
+            let damaged = |problem| SessionError::Damaged { id: id.clone(), line: 1, problem };
+            let mut summing = Summing::new(lines::parse_header(id, buffer.header_line()).map_err(damaged)?);
+            buffer.last(|line| summing.look(line)).map_err(|error| failed(id, error))?;
+            Ok(summing.done())
+        };
+        self.logs().iter().map(summary).collect()
     }
+}
+
+fn failed(id: &SessionId, error: io::Error) -> SessionError {
+    SessionError::Io { path: id.to_string(), error }
+}
+
+/// All of a log in memory.
+fn scan<'a>(id: &'a SessionId, buffer: &'a LineBuffer) -> Scan<'a, impl Read + use<'a>> {
+    Scan::new(id, Path::new(id.as_str()), buffer.reader(), Bad::Refuse)
 }
 
 #[async_trait]
@@ -110,19 +117,19 @@ impl Sessions for MemorySessions {
         let now_ms = self.inner.clock.now_ms();
         let id = new.id.clone().unwrap_or_else(|| self.inner.ids.next(now_ms));
         let header = super::header(id, new, now_ms);
-        let buffer = LineBuffer::new(lines::header_line(&header));
-        self.take_in(header, Vec::new(), buffer)
+        let buffer = LineBuffer::new(header.id.clone(), lines::header_line(&header), None);
+        self.take_in(header, buffer)
     }
 
-    async fn open(&self, id: &SessionId, agent: &AgentId) -> Result<OpenSession, SessionError> {
+    async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
         let kept = self.kept(id)?;
         if kept.writing.swap(true, Ordering::AcqRel) {
             return Err(SessionError::Locked(id.clone()));
         }
         let writer = Box::new(MemoryWriter { kept: kept.clone() });
-        let log = lines::parse(id, &kept.buffer().bytes, Bad::Refuse)?;
-        lines::owned(&log.header, agent)?;
-        Ok(OpenSession { header: log.header, entries: log.entries, writer, notices: Vec::new() })
+        let (buffer, mut replay) = (kept.buffer(), shown(&replay));
+        let seen = scan(id, &buffer).run(|header| lines::owned(header, agent), |entry| replay.entry(entry))?;
+        Ok(OpenSession { header: seen.header, writer, notices: Vec::new() })
     }
 
     async fn fork(
@@ -131,9 +138,19 @@ impl Sessions for MemorySessions {
         at: Option<u64>,
         agent: &AgentId,
         lineage: &[AgentId],
+        replay: SharedReplay,
     ) -> Result<OpenSession, SessionError> {
-        let bytes = self.kept(id)?.buffer().bytes.clone();
-        self.fork_from(id, &bytes, at, (agent, lineage))
+        let (new, now_ms) = self.next_id();
+        let fork = Fork { id, at, heir: (agent, lineage), new, now_ms };
+        let copied = {
+            let kept = self.kept(id)?;
+            let source = kept.buffer();
+            let last_turn_end = source.last(tail::turn_end).map_err(|error| failed(id, error))?;
+            let Forked { header, count, .. } = fork.run(scan(id, &source), last_turn_end, &replay)?;
+            let copy = source.copy(header.id.clone(), lines::header_line(&header), count);
+            (header, copy.map_err(|error| failed(id, error))?)
+        };
+        self.take_in(copied.0, copied.1)
     }
 
     async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
@@ -146,13 +163,16 @@ impl Sessions for MemorySessions {
         Ok(list)
     }
 
-    async fn read(
+    async fn replay(
         &self,
         id: &SessionId,
         _salvage: bool,
-    ) -> Result<(SessionHeader, Vec<Entry>, Vec<String>), SessionError> {
-        let log = lines::parse(id, &self.kept(id)?.buffer().bytes, Bad::Refuse)?;
-        Ok((log.header, log.entries, Vec::new()))
+        replay: SharedReplay,
+    ) -> Result<(SessionHeader, Vec<String>), SessionError> {
+        let kept = self.kept(id)?;
+        let (buffer, mut replay) = (kept.buffer(), shown(&replay));
+        let Scanned { header, .. } = scan(id, &buffer).run(|_| Ok(()), |entry| replay.entry(entry))?;
+        Ok((header, Vec::new()))
     }
 }
 

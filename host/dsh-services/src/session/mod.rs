@@ -1,16 +1,20 @@
 //! The service `sessions`: logs in files ([`FileSessions`]), in memory ([`MemorySessions`]), or from files with the new part in
 //! memory ([`Unsaved`]).
 //!
-//! A log is a header line and one line per entry. `lines` reads and copies them, `buffer` keeps them in memory with an index,
-//! `writer` brings them into a file: nothing before the first append, then the whole file under a temporary name, then a rename.
+//! A log is a header line and one line per entry. `lines` writes them, `scan` reads a whole log in pieces and shows it entry by entry,
+//! `tail` reads its end, `buffer` keeps what is not in a file and the index by which entries are found, `fork` copies, `writer` brings
+//! lines into a file: nothing before the first append, then the whole file under a temporary name, then a rename.
 //! There is one writer per log: the lock is on the file itself, for as long as it is open. `requests` rebuilds what the model was shown.
 
 mod buffer;
 mod files;
+mod fork;
 mod ids;
 mod lines;
 mod memory;
 mod requests;
+mod scan;
+mod tail;
 mod unsaved;
 mod writer;
 
@@ -20,8 +24,15 @@ pub use memory::MemorySessions;
 pub use requests::{RebuiltRequest, Requests};
 pub use unsaved::Unsaved;
 
+use std::sync::{MutexGuard, PoisonError};
+
 use dsh_seam::SessionId;
-use dsh_seam::session::{NewSession, SESSION_VERSION, SessionHeader};
+use dsh_seam::session::{NewSession, Replay, SESSION_VERSION, SessionHeader, SharedReplay};
+
+/// The replay, for as long as a log is read.
+fn shown(replay: &SharedReplay) -> MutexGuard<'_, dyn Replay + 'static> {
+    replay.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Who writes a log.
 fn this_host() -> String {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use dsh_seam::session::{OpenSession, SessionError, Sessions};
+use dsh_seam::session::{SessionError, Sessions};
 
 use super::testing::*;
 use super::{FileSessions, MemorySessions, Unsaved};
@@ -16,8 +16,8 @@ async fn made(dir: &Path, name: &str, words: &[&str]) {
     append(&mut session, words);
 }
 
-async fn open(dir: &Path, name: &str) -> Result<OpenSession, SessionError> {
-    files(dir).open(&id(name), &agent("main")).await
+async fn open(dir: &Path, name: &str) -> Result<Opened, SessionError> {
+    opened(&files(dir), name).await
 }
 
 async fn refused(dir: &Path, name: &str) -> String {
@@ -75,13 +75,9 @@ async fn entries_are_read_in_ranges() {
     append(&mut reopened, &notes[150..]);
     let mut kept = MemorySessions::new(Arc::new(FixedClock)).create(new_session(Some("s"))).await.unwrap();
     append(&mut kept, &notes);
-    for session in [&mut reopened, &mut kept] {
+    for writer in [&mut reopened.writer, &mut kept.writer] {
         let mut check = |start: u64, limit: u32, max_bytes: usize, expect: &str| {
-            assert_eq!(
-                words(&session.writer.read(start, limit, max_bytes).unwrap()),
-                expect,
-                "{start} {limit} {max_bytes}"
-            );
+            assert_eq!(words(&writer.read(start, limit, max_bytes).unwrap()), expect, "{start} {limit} {max_bytes}");
         };
         check(0, 2, usize::MAX, "n0 n1");
         check(63, 3, usize::MAX, "n63 n64 n65");
@@ -136,7 +132,7 @@ async fn a_torn_last_line_is_set_aside() {
     let whole = text("s", &[(0, "start")]);
     for (round, torn) in ["{\"type\":\"turn/e", "{}"].into_iter().enumerate() {
         fs::write(log(dir.path(), "s"), format!("{whole}{torn}")).unwrap();
-        let unsaved = Unsaved::new(files(dir.path())).open(&id("s"), &agent("main")).await.unwrap();
+        let unsaved = opened(&Unsaved::new(files(dir.path())), "s").await.unwrap();
         assert_eq!((words(&unsaved.entries).as_str(), unsaved.notices.len()), ("start", 1));
         assert_eq!(names(dir.path()).len(), 1 + round, "nothing is changed without a writer");
         let mut session = open(dir.path(), "s").await.unwrap();
@@ -222,7 +218,7 @@ async fn an_unknown_event_is_kept() {
     assert_eq!(serde_json::to_string(&session.entries[0]).unwrap(), line);
     append(&mut session, &["end"]);
     drop(session);
-    let fork = files(dir.path()).fork(&id("s"), None, &agent("main"), &[]).await.unwrap();
+    let fork = forked(&files(dir.path()), "s", None, ("main", &[])).await.unwrap();
     assert_eq!(
         serde_json::to_string(&fork.entries[0]).unwrap(),
         line.replace("\"s\"", &format!("\"{}\"", fork.header.id))
@@ -236,14 +232,14 @@ async fn an_agent_may_fork_the_session_of_an_ancestor() {
     let lineage = [agent("main.1"), agent("main")];
     let (saved, unsaved) = (files(dir.path()), Unsaved::new(files(dir.path())));
     for sessions in [&unsaved as &dyn Sessions, &saved] {
-        let mut fork = sessions.fork(&id("s"), Some(2), &agent("main.1.1"), &lineage).await.unwrap();
+        let mut fork = forked(sessions, "s", Some(2), ("main.1.1", &lineage)).await.unwrap();
         assert_eq!((fork.header.agent.as_str(), &*fork.header.lineage), ("main.1.1", &lineage[..]));
         assert!(fork.entries.iter().all(|entry| entry.agent == agent("main")), "who did what stays");
         append(&mut fork, &["more"]);
         let (header, new) = (fork.header.clone(), fork.header.id.clone());
         drop(fork);
-        assert_eq!(sessions.open(&new, &agent("main.1.1")).await.unwrap().header, header);
-        assert!(sessions.open(&new, &agent("main")).await.is_err(), "it is the descendant's");
+        assert_eq!(opened_by(sessions, new.as_str(), "main.1.1").await.unwrap().header, header);
+        assert!(opened(sessions, new.as_str()).await.is_err(), "it is the descendant's");
         assert_eq!(sessions.newest(&agent("main"), "/w").await.unwrap(), id("s"));
     }
 }
@@ -254,7 +250,7 @@ async fn a_fork_is_a_copy_with_lineage() {
     made(dir.path(), "s", &["start", "end", "start", "step"]).await;
     let held = open(dir.path(), "s").await.unwrap();
     let check = async |sessions: &dyn Sessions, at: Option<u64>, expect: Result<(&str, u64), &str>| {
-        let forked = sessions.fork(&id("s"), at, &agent("main"), &[]).await;
+        let forked = forked(sessions, "s", at, ("main", &[])).await;
         let (words_expected, forked_at) = match expect {
             Ok(expect) => expect,
             Err(message) => return assert_eq!(forked.err().unwrap().to_string(), message),
@@ -268,7 +264,7 @@ async fn a_fork_is_a_copy_with_lineage() {
         append(&mut fork, &["more"]);
         let (header, id) = (fork.header.clone(), fork.header.id.clone());
         drop(fork);
-        let again = sessions.open(&id, &agent("main")).await.unwrap();
+        let again = opened(sessions, id.as_str()).await.unwrap();
         assert_eq!((again.header, words(&again.entries)), (header, format!("{words_expected} more")));
     };
     let (saved, unsaved) = (files(dir.path()), Unsaved::new(files(dir.path())));
@@ -281,9 +277,9 @@ async fn a_fork_is_a_copy_with_lineage() {
     assert_eq!(names(dir.path()).len(), 4, "the three of the saved ones and the source");
     drop(held);
     made(dir.path(), "open", &["start"]).await;
-    let error = saved.fork(&id("open"), None, &agent("main"), &[]).await.err().unwrap().to_string();
+    let error = forked(&saved, "open", None, ("main", &[])).await.err().unwrap().to_string();
     assert!(error.contains("it has none; name a place"), "{error}");
-    let error = saved.fork(&id("s"), None, &agent("other"), &[agent("main.1")]).await.err().unwrap();
+    let error = forked(&saved, "s", None, ("other", &[agent("main.1")])).await.err().unwrap();
     assert!(matches!(error, SessionError::OtherAgent { .. }), "{error}");
 }
 
@@ -297,7 +293,7 @@ async fn what_is_not_there_or_not_ours_is_refused() {
     made(dir.path(), "notes", &["start"]).await;
     assert_eq!(refused(dir.path(), "note").await, "there is no session `note`; did you mean `notes`?");
     assert_eq!(refused(dir.path(), "xyz").await, "there is no session `xyz`; see `dsh-host session list`");
-    let error = files(dir.path()).open(&id("notes"), &agent("other")).await.err().unwrap().to_string();
+    let error = opened_by(&files(dir.path()), "notes", "other").await.err().unwrap().to_string();
     assert_eq!(error, "session `notes` belongs to agent `main`, not to `other`");
     open(dir.path(), "notes").await.unwrap();
 }
@@ -306,8 +302,8 @@ async fn what_is_not_there_or_not_ours_is_refused() {
 async fn the_newest_is_that_of_the_last_event() {
     let dir = tempfile::tempdir().unwrap();
     let long = "x".repeat(200_000);
-    made(dir.path(), "a", &["start", "end", "start", &long]).await;
-    made(dir.path(), "b", &["start", "end", "start"]).await;
+    made(dir.path(), "a", &["start", "end", "start-2", &long]).await;
+    made(dir.path(), "b", &["start", "end", "start-2"]).await;
     fs::write(log(dir.path(), "bad"), "nonsense\n").unwrap();
     fs::write(log(dir.path(), "empty"), "").unwrap();
     let elsewhere = text("c", &[(0, "start"), (1, "1"), (2, "2"), (3, "3"), (4, "4")]).replacen("\"/w\"", "\"/v\"", 1);
@@ -330,12 +326,12 @@ async fn without_saving_the_files_stay_as_they_are() {
     made(dir.path(), "s", &["start", "end"]).await;
     let before = fs::read(log(dir.path(), "s")).unwrap();
     let unsaved = Unsaved::new(files(dir.path()));
-    let mut session = unsaved.open(&id("s"), &agent("main")).await.unwrap();
+    let mut session = opened(&unsaved, "s").await.unwrap();
     append(&mut session, &["more"]);
     assert_eq!(words(&session.writer.read(1, 9, usize::MAX).unwrap()), "end more");
-    assert!(matches!(unsaved.open(&id("s"), &agent("main")).await.err(), Some(SessionError::Locked(_))));
+    assert!(matches!(opened(&unsaved, "s").await.err(), Some(SessionError::Locked(_))));
     drop(session);
-    assert_eq!(words(&unsaved.open(&id("s"), &agent("main")).await.unwrap().entries), "start end more");
+    assert_eq!(words(&opened(&unsaved, "s").await.unwrap().entries), "start end more");
     assert_eq!(words(&unsaved.read(&id("s"), false).await.unwrap().1), "start end more");
     assert!(matches!(unsaved.create(new_session(Some("s"))).await.err(), Some(SessionError::Exists(_))));
     append(&mut unsaved.create(new_session(None)).await.unwrap(), &["start"]);
@@ -350,7 +346,7 @@ async fn a_folder_that_cannot_be_used_is_named() {
     let inside = files(&dir.path().join("file/logs"));
     let error = inside.list().await.unwrap_err();
     assert!(matches!(&error, SessionError::Io { path, .. } if path.ends_with("file/logs")), "{error}");
-    let error = inside.open(&id("s"), &agent("main")).await.err().unwrap();
+    let error = opened(&inside, "s").await.err().unwrap();
     assert!(matches!(&error, SessionError::Io { path, .. } if path.ends_with("file/logs/s.jsonl")), "{error}");
     assert!(inside.create(new_session(Some("s"))).await.is_err());
     // `/proc` refuses new files to everybody.

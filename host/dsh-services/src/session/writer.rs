@@ -1,7 +1,7 @@
 //! The one writer of a log in a file.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use dsh_seam::event::Entry;
 use dsh_seam::session::SessionWriter;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::buffer::{LineBuffer, LineIndex, read_entries};
+use super::buffer::{LineBuffer, LineIndex, Part, Reading};
 use super::lines;
 
 /// Only its owner reads a log: it holds what was said.
@@ -20,6 +20,8 @@ const LOG_MODE: u32 = 0o600;
 const DIR_MODE: u32 = 0o700;
 /// How often a log may be replaced between opening and locking it before we give up; once is already rare.
 const LOCK_TRIES: u32 = 8;
+/// How much of a copied log is written at once.
+const COPY_BYTES: usize = 256 * 1024;
 
 /// A log that is open for writing.
 pub(super) struct FileWriter {
@@ -54,12 +56,11 @@ impl FileWriter {
     fn try_append(&mut self, entry: &Entry) -> io::Result<()> {
         match &mut self.state {
             State::Pending { buffer, replaces } => {
-                let line = lines::line_of(entry, buffer.index.entries())?;
-                let mut whole = buffer.clone();
-                whole.append_line(&line);
-                let file = publish(&self.path, &whole.bytes, replaces.is_some())?;
+                let line = lines::line_of(entry, buffer.entries())?;
+                let (file, mut index) = publish(&self.path, buffer, &line, replaces.is_some())?;
+                index.push(line.len() as u64);
                 let dir = self.path.parent().map(Path::to_path_buf);
-                self.state = State::Open { file: Arc::new(file), index: whole.index, dir };
+                self.state = State::Open { file: Arc::new(file), index, dir };
                 Ok(())
             }
             State::Open { file, index, .. } => {
@@ -104,46 +105,47 @@ impl SessionWriter for FileWriter {
             State::Pending { buffer, .. } => buffer.read(start, limit, max_bytes),
             State::Open { file, index, .. } => {
                 let Some((offset, skip)) = index.find(start) else { return Ok(Vec::new()) };
-                let part = At { file, offset }.take(index.end() - offset);
-                read_entries(BufReader::new(part), skip, limit, max_bytes).map_err(|error| self.named(error))
+                let mut reading = Reading::new(limit, max_bytes);
+                let part = BufReader::new(Part::new(file, offset, index.end()));
+                reading.take(part, skip).map_err(|error| self.named(error))?;
+                Ok(reading.entries)
             }
             State::Broken => Ok(Vec::new()),
         }
     }
 }
 
-/// Reads a file from an offset on, without moving anybody's position.
-struct At<'a> {
-    file: &'a File,
-    offset: u64,
-}
-
-impl Read for At<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read_at(buffer, self.offset)?;
-        self.offset += read as u64;
-        Ok(read)
-    }
-}
-
-/// Makes the log at `path` with `bytes`, locked before it can be seen. `replace`: an empty log of ours is there.
-fn publish(path: &Path, bytes: &[u8], replace: bool) -> io::Result<File> {
+/// Makes the log at `path` with all of `buffer` and `line`, locked before it can be seen; the index of what was in the buffer. `replace`:
+/// an empty log of ours is there.
+fn publish(path: &Path, buffer: &LineBuffer, line: &[u8], replace: bool) -> io::Result<(File, LineIndex)> {
     let dir = path.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let temporary = dir.join(format!(".{name}.{}.tmp", ulid::Ulid::generate()));
-    let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(LOG_MODE).open(&temporary)?;
-    let made =
-        file.try_lock().map_err(io::Error::from).and_then(|()| file.write_all(bytes)).and_then(|()| match replace {
-            true => fs::rename(&temporary, path),
-            false => rename_new(&temporary, path),
-        });
-    if let Err(error) = made {
-        // The error that matters is the first one; a name that stays behind is never taken for a log.
-        let _ = fs::remove_file(&temporary);
-        return Err(error);
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(LOG_MODE).open(&temporary)?;
+    let made = file.try_lock().map_err(io::Error::from).and_then(|()| fill(&file, buffer, line)).and_then(|index| {
+        match replace {
+            true => fs::rename(&temporary, path)?,
+            false => rename_new(&temporary, path)?,
+        }
+        Ok(index)
+    });
+    match made {
+        Ok(index) => Ok((file, index)),
+        Err(error) => {
+            // The error that matters is the first one; a name that stays behind is never taken for a log.
+            let _ = fs::remove_file(&temporary);
+            Err(error)
+        }
     }
-    Ok(file)
+}
+
+fn fill(file: &File, buffer: &LineBuffer, line: &[u8]) -> io::Result<LineIndex> {
+    let mut out = BufWriter::with_capacity(COPY_BYTES, file);
+    let index = buffer.write_to(&mut out)?;
+    out.write_all(line)?;
+    out.flush()?;
+    Ok(index)
 }
 
 /// Renames, unless the new name is taken.
