@@ -1,6 +1,5 @@
 //! Who answers questions: a program through commands, or a person at the terminal. Nobody and the options are in `dsh_services`.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -24,13 +23,21 @@ pub fn approver(option: Approve, whoever: Option<Arc<dyn Approver>>) -> Arc<dyn 
 /// Answers with the commands of `--input jsonl`. A question is open from its `approval/asked` to its `approval/decided`.
 #[derive(Default)]
 pub struct InputApprover {
-    open: Mutex<HashMap<AgentId, OpenQuestion>>,
+    /// The oldest first. An agent has at most one.
+    open: Mutex<Vec<OpenQuestion>>,
     ended: watch::Sender<bool>,
 }
 
 struct OpenQuestion {
+    agent: AgentId,
     id: String,
     answer: watch::Sender<Option<ApprovalAnswer>>,
+}
+
+impl OpenQuestion {
+    fn is(&self, agent: &AgentId, id: &str) -> bool {
+        self.agent == *agent && self.id == id
+    }
 }
 
 impl InputApprover {
@@ -39,35 +46,34 @@ impl InputApprover {
         let Emitted::Durable(entry) = emitted else { return };
         match &entry.event {
             Event::ApprovalAsked(asked) => {
-                let question = OpenQuestion { id: asked.id.clone(), answer: watch::Sender::new(None) };
-                self.open().insert(entry.agent.clone(), question);
+                let (agent, id) = (entry.agent.clone(), asked.id.clone());
+                self.open().push(OpenQuestion { agent, id, answer: watch::Sender::new(None) });
             }
             Event::ApprovalDecided(decided) => {
-                let mut open = self.open();
-                if open.get(&entry.agent).is_some_and(|question| question.id == decided.id) {
-                    open.remove(&entry.agent);
-                }
+                self.open().retain(|question| !question.is(&entry.agent, &decided.id));
             }
             _ => {}
         }
     }
 
-    /// Answers the open question of `prompted`, or the one with `id`, also of a descendant.
+    /// Answers the oldest open question, of those of `agent` and with `id` when these are given.
     ///
     /// # Errors
     /// When there is no such open question.
-    pub fn answer(&self, prompted: &AgentId, id: Option<&str>, answer: ApprovalAnswer) -> Result<(), String> {
+    pub fn answer(&self, agent: Option<&str>, id: Option<&str>, answer: ApprovalAnswer) -> Result<(), String> {
         let open = self.open();
-        let unanswered =
-            |question: &OpenQuestion| question.answer.borrow().is_none() && id.is_none_or(|id| question.id == id);
-        let own = open.get(prompted).filter(|question| unanswered(question));
-        match own.or_else(|| open.values().find(|question| unanswered(question))) {
-            Some(question) => {
-                question.answer.send_replace(Some(answer));
-                Ok(())
-            }
-            None => Err(id.map_or_else(|| "no question is open".into(), |id| format!("no question `{id}` is open"))),
-        }
+        let meant = |question: &&OpenQuestion| {
+            question.answer.borrow().is_none()
+                && agent.is_none_or(|agent| question.agent.as_str() == agent)
+                && id.is_none_or(|id| question.id == id)
+        };
+        let Some(question) = open.iter().find(meant) else {
+            let which = id.map(|id| format!(" `{id}`")).unwrap_or_default();
+            let whose = agent.map(|agent| format!(" of agent `{agent}`")).unwrap_or_default();
+            return Err(format!("no question{which}{whose} is open"));
+        };
+        question.answer.send_replace(Some(answer));
+        Ok(())
     }
 
     /// No more commands will come: what is open, and all that follows, is denied.
@@ -75,7 +81,7 @@ impl InputApprover {
         self.ended.send_replace(true);
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<AgentId, OpenQuestion>> {
+    fn open(&self) -> MutexGuard<'_, Vec<OpenQuestion>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,8 +91,8 @@ impl Approver for InputApprover {
     async fn decide(&self, agent: &AgentInfo, asked: &ApprovalAsked) -> (ApprovalAnswer, ApprovalBy) {
         let answer = self
             .open()
-            .get(&agent.agent)
-            .filter(|question| question.id == asked.id)
+            .iter()
+            .find(|question| question.is(&agent.agent, &asked.id))
             .map(|question| question.answer.subscribe());
         let Some(mut answer) = answer else { return (ApprovalAnswer::Deny, ApprovalBy::Headless) };
         let mut ended = self.ended.subscribe();
@@ -167,12 +173,12 @@ mod tests {
         let main = info("main");
         let asked = asked(&approver, "main", "approval-1");
         assert_eq!(
-            approver.answer(&main.agent, Some("approval-2"), ApprovalAnswer::Deny),
+            approver.answer(None, Some("approval-2"), ApprovalAnswer::Deny),
             Err("no question `approval-2` is open".into())
         );
-        assert_eq!(approver.answer(&main.agent, None, ApprovalAnswer::AllowOnce), Ok(()));
+        assert_eq!(approver.answer(None, None, ApprovalAnswer::AllowOnce), Ok(()));
         assert_eq!(
-            approver.answer(&main.agent, None, ApprovalAnswer::Deny),
+            approver.answer(None, None, ApprovalAnswer::Deny),
             Err("no question is open".into()),
             "it is answered"
         );
@@ -180,15 +186,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_answer_is_for_the_oldest_question_or_the_named_one() {
+        let approver = InputApprover::default();
+        let (first, second) = (asked(&approver, "main.1", "approval-1"), asked(&approver, "main.2", "approval-1"));
+        let third = asked(&approver, "main.3", "approval-2");
+        assert_eq!(approver.answer(Some("main.2"), None, ApprovalAnswer::Deny), Ok(()));
+        assert_eq!(approver.answer(None, Some("approval-2"), ApprovalAnswer::AllowAlways), Ok(()));
+        assert_eq!(approver.answer(None, None, ApprovalAnswer::AllowOnce), Ok(()));
+        for (agent, asked, answer) in [
+            ("main.1", first, ApprovalAnswer::AllowOnce),
+            ("main.2", second, ApprovalAnswer::Deny),
+            ("main.3", third, ApprovalAnswer::AllowAlways),
+        ] {
+            assert_eq!(approver.decide(&info(agent), &asked).await, (answer, ApprovalBy::Input), "{agent}");
+        }
+        let none = approver.answer(Some("main.2"), Some("approval-1"), ApprovalAnswer::Deny);
+        assert_eq!(none, Err("no question `approval-1` of agent `main.2` is open".into()));
+    }
+
+    #[tokio::test]
     async fn after_the_end_of_the_input_the_answer_is_no() {
         let approver = InputApprover::default();
         let child = info("child");
         let first = asked(&approver, "child", "approval-1");
-        assert_eq!(
-            approver.answer(&info("main").agent, None, ApprovalAnswer::AllowAlways),
-            Ok(()),
-            "a descendant's question"
-        );
+        assert_eq!(approver.answer(None, None, ApprovalAnswer::AllowAlways), Ok(()), "a descendant's question");
         approver.end();
         assert_eq!(approver.decide(&child, &first).await, (ApprovalAnswer::AllowAlways, ApprovalBy::Input));
         let second = asked(&approver, "child", "approval-2");

@@ -298,7 +298,7 @@ pub struct Options {
     /// A plugin's configuration, whole; `NAME=@FILE` reads it
     #[arg(long = "plugin-config", value_name = "NAME=JSON", help_heading = "Plugins")]
     pub plugin_configs: Vec<String>,
-    /// Grant a capability: llm, session, inbox, approval, process, fs:read:PATH, fs:write:PATH, net:HOST[:PORT], env:NAME
+    /// Grant a capability: llm, session, inbox, agents, approval, process, fs:read:PATH, fs:write:PATH, net:HOST[:PORT], env:NAME
     #[arg(long = "grant", value_name = "NAME=CAPABILITY", help_heading = "Plugins")]
     pub grants: Vec<String>,
     /// What a failing listener of that plugin does to the run: `closed` ends the turn, `open` goes on without it
@@ -378,6 +378,9 @@ pub struct Conversation {
     /// Turns that only plugins started; 0 is no limit [default: 100]
     #[arg(long, value_name = "N")]
     pub max_turns: Option<u32>,
+    /// Sub-agents that one turn may make, those of its sub-agents included; 0 is no limit [default: 16]
+    #[arg(long, value_name = "N")]
+    pub max_sub_agents: Option<u32>,
     /// Print each message once it is logged
     #[arg(long)]
     pub no_stream: bool,

@@ -204,6 +204,7 @@ pub fn agent_options(plan: &Plan, agent: &AgentPlan, session: SessionChoice, hel
         queue_mode: if agent.one_by_one { QueueMode::One } else { QueueMode::All },
         max_steps: plan.max_steps,
         max_turns: plan.max_turns,
+        max_sub_agents: plan.max_sub_agents,
         durability: match plan.durability {
             Durability::Turn => dsh_loop::Durability::Turn,
             Durability::Tool => dsh_loop::Durability::Tool,

@@ -250,6 +250,8 @@ pub struct Ledger {
     session: Option<SessionId>,
     earned: BTreeSet<Code>,
     own_turns: HashMap<AgentId, BTreeSet<u32>>,
+    /// The agents that other agents made.
+    sub_agents: HashSet<AgentId>,
     /// How each own turn ended, in order.
     reasons: Vec<(Turn, TurnReason)>,
     /// The first turn that earned a code.
@@ -295,17 +297,22 @@ impl Ledger {
                 if self.prompted.as_ref() == Some(agent) {
                     self.session.get_or_insert_with(|| session.clone());
                 }
-                if let LiveEvent::AgentError(error) = event.as_ref() {
-                    self.observe_live_error(error);
+                match event.as_ref() {
+                    LiveEvent::AgentCreated(created) if !created.lineage.is_empty() => {
+                        self.sub_agents.insert(agent.clone());
+                    }
+                    LiveEvent::AgentError(error) => self.observe_live_error(agent, error),
+                    _ => {}
                 }
             }
         }
     }
 
     /// An error that has no place in the log: with turn 0, or because the log takes no more.
-    fn observe_live_error(&mut self, error: &ErrorEvent) {
+    fn observe_live_error(&mut self, agent: &AgentId, error: &ErrorEvent) {
         let code = match error.code.as_str() {
             code if SESSION_CODES.contains(&code) => Code::Session,
+            "max-turns" if self.sub_agents.contains(agent) => return,
             "max-turns" => Code::Budget,
             "internal" => Code::Internal,
             // A plugin's flush failed.
@@ -357,10 +364,16 @@ impl Ledger {
             ReasonKind::Budget | ReasonKind::MaxSteps | ReasonKind::MaxTokens => Some(Code::Budget),
             ReasonKind::Error => Some(failure_code(reason.code.as_deref().unwrap_or_default())),
         };
-        if let Some(code) = code {
+        if let Some(code) = code.filter(|code| !self.is_its_parents_to_judge(agent, *code)) {
             self.earn_in(code, agent, turn);
         }
         self.reasons.push(((agent.clone(), turn), reason.clone()));
+    }
+
+    /// A sub-agent's turn that failed, was cut or stopped is a tool result for its parent, which may go on from there. What is wrong with
+    /// the host, a plugin or the sandbox is wrong wherever it shows.
+    fn is_its_parents_to_judge(&self, agent: &AgentId, code: Code) -> bool {
+        self.sub_agents.contains(agent) && matches!(code, Code::Model | Code::Budget | Code::Interrupted)
     }
 
     fn observe_result(&mut self, agent: &AgentId, result: &ToolResultEvent) {
@@ -476,6 +489,45 @@ mod tests {
         check(false, &[START, &end(r#"{"type":"error","code":"unenforceable"}"#)], Code::Sandbox);
         // The repair of a resumed session closes a turn that this process did not start.
         check(false, &[&end(r#"{"type":"error","code":"plugin-limit"}"#)], Code::Success);
+    }
+
+    /// The same for a run in which `main` made `main.1`: the lines are those of `main.1`, and `main` completes.
+    fn check_child(strict: bool, lines: &[&str], expect: Code) {
+        let mut ledger = ledger(strict);
+        let id = |text: &str| AgentId::new(text).expect("valid");
+        let created = dsh_seam::event::AgentCreated { model: None, lineage: vec![id("main")] };
+        ledger.observe(&Emitted::Live {
+            session: SessionId::new("c").expect("valid"),
+            agent: id("main.1"),
+            event: Arc::new(LiveEvent::AgentCreated(created)),
+        });
+        let of = |agent: &str, line: &str| {
+            let (kind, data) = line.split_once(' ').expect("a type and its data");
+            let line = format!(r#"{{"type":"{kind}","seq":0,"time":0,"session":"s","agent":"{agent}","data":{data}}}"#);
+            Emitted::Durable(Arc::new(Entry::parse(&line).expect("an entry")))
+        };
+        let completed = end(r#"{"type":"completed"}"#);
+        ledger.observe(&of("main", START));
+        lines.iter().for_each(|line| ledger.observe(&of("main.1", line)));
+        ledger.observe(&of("main", &completed));
+        assert_eq!(ledger.code(), expect, "{lines:?}");
+    }
+
+    #[test]
+    fn a_sub_agents_turn_is_its_parents_to_judge_and_a_broken_plugin_is_not() {
+        check_child(false, &[START, &end(r#"{"type":"error","code":"script-exhausted"}"#)], Code::Success);
+        check_child(false, &[START, &end(r#"{"type":"max-steps"}"#)], Code::Success);
+        check_child(false, &[START, &end(r#"{"type":"budget"}"#)], Code::Success);
+        check_child(false, &[START, &end(r#"{"type":"aborted"}"#)], Code::Success);
+        check_child(false, &[START, &end(r#"{"type":"disposed"}"#)], Code::Success);
+        check_child(false, &[START, &end(r#"{"type":"error","code":"plugin-failed"}"#)], Code::Plugin);
+        check_child(false, &[START, &failed("p", "tools/guard", "trap")], Code::Plugin);
+        check_child(false, &[START, &failed("easy", "tools/guard", "trap")], Code::Success);
+        check_child(false, &[START, &end(r#"{"type":"error","code":"unenforceable"}"#)], Code::Sandbox);
+        check_child(false, &[START, &end(r#"{"type":"error","code":"internal"}"#)], Code::Internal);
+        check_child(false, &[START, DENIED], Code::Denied);
+        check_child(false, &[START, DENIED, GOOD], Code::Success);
+        check_child(true, &[START, DENIED, GOOD], Code::Denied);
     }
 
     #[test]

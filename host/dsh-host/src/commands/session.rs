@@ -1,9 +1,9 @@
 //! `session list`, `show`, `export` and `requests`: what was kept.
 
-use dsh_seam::SessionId;
 use dsh_seam::event::{Entry, Event, ReasonKind, Source};
 use dsh_seam::message::{ContentBlock, ResultBlock, result_text};
 use dsh_seam::session::{SessionHeader, SessionSummary, Sessions};
+use dsh_seam::{AgentId, SessionId};
 use dsh_services::session::Requests;
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -45,6 +45,8 @@ struct Listed<'a> {
     turns: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<&'a SessionId>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    lineage: &'a [AgentId],
 }
 
 /// The sessions, the newest first.
@@ -88,6 +90,7 @@ fn listed(summary: &SessionSummary) -> Listed<'_> {
         entries: summary.entries,
         turns: summary.turns,
         parent: header.parent.as_ref(),
+        lineage: &header.lineage,
     }
 }
 
@@ -112,6 +115,10 @@ pub async fn show(
     let model = header.model.as_deref().unwrap_or("no model");
     let mut text =
         format!("session {} of agent {}, {model}, begun {} UTC\n", header.id, header.agent, moment(header.created));
+    if !header.lineage.is_empty() {
+        let ancestors: Vec<&str> = header.lineage.iter().map(AgentId::as_str).collect();
+        text.push_str(&format!("made by agent {}\n", ancestors.join(", made by ")));
+    }
     if let (Some(parent), Some(at)) = (&header.parent, header.forked_at) {
         text.push_str(&format!("a copy of {parent} up to {at}\n"));
     }

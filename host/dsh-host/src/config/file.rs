@@ -33,6 +33,8 @@ pub struct ConfigFile {
     pub max_steps: Option<u32>,
     /// Turns that only plugins started; 0 is no limit. Default: 100.
     pub max_turns: Option<u32>,
+    /// Sub-agents that one turn may make, those of its sub-agents included; 0 is no limit. Default: 16.
+    pub max_sub_agents: Option<u32>,
     /// What `ask` becomes. Default: `ask`.
     pub approve: Option<Approve>,
     /// Any denial, and any failure of an observer or of an `open` plugin, decides the exit code.

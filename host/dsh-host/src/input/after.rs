@@ -5,7 +5,12 @@ use std::collections::HashMap;
 use super::command::{After, Verb};
 
 /// The one type whose commands are applied when it is emitted, before anybody sees it: the stream is not polled in between.
-pub const AT_ONCE: &str = "assistant/chunk";
+const AT_ONCE: &str = "assistant/chunk";
+
+/// Whether commands for this type, of whichever agent, are applied when it is emitted.
+fn is_at_once(kind: &str) -> bool {
+    kind.strip_prefix(AT_ONCE).is_some_and(|agent| agent.is_empty() || agent.starts_with('@'))
+}
 
 /// A command with the number of its line.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,13 +44,13 @@ impl Waiting {
     /// An event was emitted. Gives the commands that are due now, in input order.
     pub fn emitted(&mut self, kind: &str) -> Vec<Numbered> {
         count(&mut self.emitted, kind);
-        if kind == AT_ONCE { self.due(kind) } else { Vec::new() }
+        if is_at_once(kind) { self.due(kind) } else { Vec::new() }
     }
 
     /// An event's observers are done. Gives the commands that are due now, in input order.
     pub fn settled(&mut self, kind: &str) -> Vec<Numbered> {
         count(&mut self.settled, kind);
-        if kind == AT_ONCE { Vec::new() } else { self.due(kind) }
+        if is_at_once(kind) { Vec::new() } else { self.due(kind) }
     }
 
     /// The lines of the commands that still wait, and for what; they wait no longer.
@@ -54,7 +59,7 @@ impl Waiting {
     }
 
     fn happened(&self, after: &After) -> bool {
-        let counts = if after.kind == AT_ONCE { &self.emitted } else { &self.settled };
+        let counts = if is_at_once(&after.kind) { &self.emitted } else { &self.settled };
         counts.get(&after.kind).is_some_and(|count| *count >= after.n)
     }
 
@@ -111,6 +116,10 @@ mod tests {
         assert_eq!(lines(&waiting.emitted(AT_ONCE)), [0; 0]);
         assert_eq!(lines(&waiting.settled(AT_ONCE)), [0; 0]);
         assert_eq!(lines(&waiting.emitted(AT_ONCE)), [1]);
+        let kind = "assistant/chunk@main.1";
+        let mut waiting = self::waiting(&[(1, kind, 1)]);
+        assert_eq!(lines(&waiting.emitted(AT_ONCE)), [0; 0], "the prompted agent's");
+        assert_eq!(lines(&waiting.emitted(kind)), [1]);
     }
 
     #[test]

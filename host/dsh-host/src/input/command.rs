@@ -27,7 +27,9 @@ pub enum Verb {
     Dispose,
     /// Answers a question.
     Approve {
-        /// Which; none: the open one.
+        /// Whose; none: of any agent.
+        agent: Option<String>,
+        /// Which; none: the oldest that is open.
         id: Option<String>,
         /// How.
         answer: ApprovalAnswer,
@@ -37,7 +39,7 @@ pub enum Verb {
 /// When a command is to be applied: once the `n`-th event of a type has happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct After {
-    /// The event's type.
+    /// The event's type, and behind an `@` whose it is unless it is the prompted agent's.
     pub kind: String,
     /// From 1.
     pub n: u64,
@@ -65,6 +67,7 @@ struct Cancel {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Approve {
+    agent: Option<String>,
     id: Option<String>,
     answer: Answer,
 }
@@ -119,14 +122,14 @@ fn verb(members: Map<String, Value>) -> Result<Verb, String> {
         "dispose" if value == Value::Bool(true) => Ok(Verb::Dispose),
         "dispose" => Err("`dispose` takes `true`".into()),
         _ => {
-            let Approve { id, answer } = Approve::deserialize(value)
-                .map_err(|error| format!("`approve` takes `{{\"id\", \"answer\"}}`: {error}"))?;
+            let Approve { agent, id, answer } = Approve::deserialize(value)
+                .map_err(|error| format!("`approve` takes `{{\"agent\", \"id\", \"answer\"}}`: {error}"))?;
             let answer = match answer {
                 Answer::AllowOnce => ApprovalAnswer::AllowOnce,
                 Answer::AllowAlways => ApprovalAnswer::AllowAlways,
                 Answer::Deny => ApprovalAnswer::Deny,
             };
-            Ok(Verb::Approve { id, answer })
+            Ok(Verb::Approve { agent, id, answer })
         }
     }
 }
@@ -140,7 +143,7 @@ fn content(value: Value) -> Result<Vec<ContentBlock>, String> {
 }
 
 fn parse_after(value: &Value) -> Result<After, String> {
-    let wrong = || "`after` takes an event's type, `TYPE` or `TYPE#N` with N from 1".to_owned();
+    let wrong = || "`after` takes an event's type, `TYPE[@AGENT]` or `TYPE[@AGENT]#N` with N from 1".to_owned();
     let text = value.as_str().ok_or_else(wrong)?;
     let (kind, n) = match text.split_once('#') {
         None => (text, 1),
@@ -173,10 +176,20 @@ mod tests {
         check(r#"{"dispose": true}"#, Verb::Dispose, None);
         check(
             r#"{"approve": {"id": "approval-1", "answer": "allow-always"}}"#,
-            Verb::Approve { id: Some("approval-1".into()), answer: ApprovalAnswer::AllowAlways },
+            Verb::Approve { agent: None, id: Some("approval-1".into()), answer: ApprovalAnswer::AllowAlways },
             None,
         );
-        check(r#"{"approve": {"answer": "deny"}}"#, Verb::Approve { id: None, answer: ApprovalAnswer::Deny }, None);
+        let deny = |agent: Option<&str>| Verb::Approve {
+            agent: agent.map(str::to_owned),
+            id: None,
+            answer: ApprovalAnswer::Deny,
+        };
+        check(r#"{"approve": {"answer": "deny"}}"#, deny(None), None);
+        check(
+            r#"{"approve": {"agent": "main.1", "answer": "deny"}, "after": "approval/asked@main.1#2"}"#,
+            deny(Some("main.1")),
+            Some("approval/asked@main.1#2"),
+        );
     }
 
     #[test]
@@ -196,8 +209,8 @@ mod tests {
         check(r#"{"cancel": true}"#, "`cancel` takes");
         check(r#"{"cancel": {"keepinbox": true}}"#, "`cancel` takes");
         check(r#"{"approve": {"answer": "aborted"}}"#, "`approve` takes");
-        check(r#"{"abort": "x", "after": "turn/start#0"}"#, "`TYPE#N`");
-        check(r#"{"abort": "x", "after": 3}"#, "`TYPE#N`");
-        check(r##"{"abort": "x", "after": "#2"}"##, "`TYPE#N`");
+        check(r#"{"abort": "x", "after": "turn/start#0"}"#, "`TYPE[@AGENT]#N`");
+        check(r#"{"abort": "x", "after": 3}"#, "`TYPE[@AGENT]#N`");
+        check(r##"{"abort": "x", "after": "#2"}"##, "`TYPE[@AGENT]#N`");
     }
 }

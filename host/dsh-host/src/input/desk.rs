@@ -1,11 +1,12 @@
 //! Where commands become deeds: applied in the order read, or when the event that they wait for has happened.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dsh_loop::LoopAgent;
 use dsh_seam::AgentId;
-use dsh_seam::event::{Emitted, Source};
+use dsh_seam::event::{Emitted, LiveEvent, Source};
 use futures::FutureExt as _;
 use tokio::sync::watch;
 
@@ -20,6 +21,8 @@ pub struct Desk {
     prompted: AgentId,
     agent: OnceLock<Arc<LoopAgent>>,
     waiting: Mutex<Waiting>,
+    /// The other agents that have begun to live: what is logged before repairs their session and does not count.
+    begun: Mutex<HashSet<AgentId>>,
     /// Events that were emitted and whose observers are not done.
     unsettled: watch::Sender<u64>,
     approver: Option<Arc<InputApprover>>,
@@ -34,6 +37,7 @@ impl Desk {
             prompted,
             agent: OnceLock::new(),
             waiting: Mutex::default(),
+            begun: Mutex::default(),
             unsettled: watch::Sender::new(0),
             approver,
             messages: AtomicU64::new(0),
@@ -58,7 +62,12 @@ impl Desk {
             }
         };
         match command::parse(&text) {
-            Ok((verb, after)) => {
+            Ok((verb, mut after)) => {
+                if let Some(after) = &mut after
+                    && let Some(kind) = after.kind.strip_suffix(&format!("@{}", self.prompted))
+                {
+                    after.kind = kind.to_owned();
+                }
                 let due = self.waiting().take(Numbered { line: number, verb }, after);
                 if let Some(command) = due {
                     self.apply(command).await;
@@ -81,11 +90,9 @@ impl Desk {
 
     /// An event was emitted. Commands for a chunk are applied here; nothing they do waits, because a step is open.
     pub fn emitted(&self, emitted: &Emitted) {
-        if !self.counts(emitted) {
-            return;
-        }
+        let Some(kind) = self.counted(emitted) else { return };
         self.unsettled.send_modify(|count| *count += 1);
-        let due = self.waiting().emitted(&emitted.kind());
+        let due = self.waiting().emitted(&kind);
         for command in due {
             if self.apply(command).now_or_never().is_none() {
                 tracing::error!("a command that waited for a chunk could not be applied at once");
@@ -95,10 +102,8 @@ impl Desk {
 
     /// An event's observers are done.
     pub async fn settled(&self, emitted: &Emitted) {
-        if !self.counts(emitted) {
-            return;
-        }
-        let due = self.waiting().settled(&emitted.kind());
+        let Some(kind) = self.counted(emitted) else { return };
+        let due = self.waiting().settled(&kind);
         for command in due {
             self.apply(command).await;
         }
@@ -119,9 +124,24 @@ impl Desk {
         }
     }
 
-    /// Whether an event is one that `after` counts.
-    fn counts(&self, emitted: &Emitted) -> bool {
-        *emitted.agent() == self.prompted && (matches!(emitted, Emitted::Live { .. }) || self.agent.get().is_some())
+    /// An event as `after` names it, if it is one that counts.
+    fn counted(&self, emitted: &Emitted) -> Option<String> {
+        let (agent, kind) = (emitted.agent(), emitted.kind());
+        if *agent == self.prompted {
+            let counts = matches!(emitted, Emitted::Live { .. }) || self.agent.get().is_some();
+            return counts.then(|| kind.into_owned());
+        }
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = match emitted {
+            Emitted::Durable(_) => begun.contains(agent),
+            Emitted::Live { event, .. } => {
+                if !matches!(**event, LiveEvent::AgentCreated(_)) {
+                    begun.insert(agent.clone());
+                }
+                true
+            }
+        };
+        counts.then(|| format!("{kind}@{agent}"))
     }
 
     async fn apply(&self, command: Numbered) {
@@ -143,8 +163,8 @@ impl Desk {
                 agent.start_dispose("disposed by a command");
                 Ok(())
             }
-            Verb::Approve { id, answer } => match &self.approver {
-                Some(approver) => approver.answer(&self.prompted, id.as_deref(), answer),
+            Verb::Approve { agent, id, answer } => match &self.approver {
+                Some(approver) => approver.answer(agent.as_deref(), id.as_deref(), answer),
                 None => Err("no question is open: `--approve` answers all".into()),
             },
         };

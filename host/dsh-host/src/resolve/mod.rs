@@ -52,6 +52,8 @@ pub struct Plan {
     pub max_steps: u32,
     /// Turns that only plugins started; 0 is no limit.
     pub max_turns: u32,
+    /// Sub-agents that one turn may make; 0 is no limit.
+    pub max_sub_agents: u32,
     /// Where the model's answers go.
     pub record: Option<PathBuf>,
     /// Where every model request goes.
@@ -245,6 +247,10 @@ fn assemble(
         stream: !(conversation.no_stream || scope.key(|file| file.no_stream).unwrap_or(false)),
         max_steps: conversation.max_steps.or(scope.key(|file| file.max_steps)).unwrap_or(dsh_loop::DEFAULT_MAX_STEPS),
         max_turns: conversation.max_turns.or(scope.key(|file| file.max_turns)).unwrap_or(dsh_loop::DEFAULT_MAX_TURNS),
+        max_sub_agents: conversation
+            .max_sub_agents
+            .or(scope.key(|file| file.max_sub_agents))
+            .unwrap_or(dsh_loop::DEFAULT_MAX_SUB_AGENTS),
         record: scope.path(options.record.as_ref(), |config| config.file.record.as_ref()),
         log_requests: scope.path(options.log_requests.as_ref(), |config| config.file.log_requests.as_ref()),
         notices,

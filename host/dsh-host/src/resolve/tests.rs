@@ -58,7 +58,8 @@ fn defaults_are_those_of_the_documentation() {
     assert_eq!(source, Source::Prompts(vec![Prompt::Text("hi".into()), Prompt::Text("there".into())]));
     let agent = plan.prompted();
     assert_eq!((agent.id.as_str(), agent.model.as_str(), agent.one_by_one), ("main", "echo", false));
-    assert_eq!((plan.max_steps, plan.max_turns, plan.strict, plan.stream), (200, 100, false, true));
+    assert_eq!((plan.max_steps, plan.max_turns, plan.max_sub_agents), (200, 100, 16));
+    assert_eq!((plan.strict, plan.stream), (false, true));
     assert_eq!((plan.approve, plan.output, plan.durability), (Approve::Ask, Output::Text, Durability::Turn));
     assert_eq!(plan.store, Store::Files(world.folder.path().join("home/sessions")));
     assert_eq!(plan.session, SessionChoice::New);

@@ -85,11 +85,12 @@ impl Watch {
     }
 
     /// Says an error on standard error. Of a plugin outside of a turn, and of itself, the loop has said more already.
-    fn say(&self, event: &LiveEvent) {
+    fn say(&self, agent: &AgentId, event: &LiveEvent) {
         let LiveEvent::AgentError(error) = event else { return };
         let said = error.code == "internal" || (error.turn == 0 && error.plugin.is_some());
         if self.says_errors && !said {
-            diagnostics::complain(format_args!("{} ({})", error.message, error.code));
+            let whose = if *agent == self.prompted { String::new() } else { format!("agent `{agent}`: ") };
+            diagnostics::complain(format_args!("{whose}{} ({})", error.message, error.code));
         }
     }
 }
@@ -116,7 +117,7 @@ impl EventSink for Watch {
             self.pump.write(|out| sink.emit(emitted, out));
         }
         match emitted {
-            Emitted::Live { event, .. } => self.say(event),
+            Emitted::Live { agent, event, .. } => self.say(agent, event),
             Emitted::Durable(entry) => {
                 if let Event::ToolResult(result) = &entry.event
                     && self.says_errors
