@@ -1,11 +1,15 @@
 //! What the tests of dsh-host from outside share: data cases, the process that runs them, and the checks that hold after every run.
 
+pub mod aftermath;
 pub mod case;
 pub mod checks;
+pub mod conversation;
+pub mod faults;
 pub mod harness;
 pub mod host;
 pub mod log;
 pub mod normal;
+pub mod parallel;
 pub mod sandbox;
 
 use std::path::{Path, PathBuf};
