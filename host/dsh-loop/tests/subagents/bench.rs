@@ -1,0 +1,475 @@
+//! A bench for families: a model that has a script for each agent, a tool `task` over the seam, and a recorder that says whose each
+//! event is.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dsh_loop::{AgentLoop, AgentOptions, AgentOwner, LoopAgent};
+use dsh_seam::draft::ModelCatalog;
+use dsh_seam::event::{Emitted, Entry, Source};
+use dsh_seam::failure::{Failure, FailureMode, ModelFailure, PluginError};
+use dsh_seam::ids::{AgentId, PluginName, SessionId};
+use dsh_seam::llm::{ChunkStream, Llm, Model, ModelRequest};
+use dsh_seam::message::{Chunk, ContentBlock, FinishReason, ToolCall};
+use dsh_seam::plugin::{Attached, EventSink, Plugin, PluginContext};
+use dsh_seam::services::{Services, SystemClock};
+use dsh_seam::session::{
+    NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions, SharedReplay,
+};
+use dsh_seam::subagents::{AgentTask, StartFrom};
+use dsh_seam::tools::{
+    Annotations, NetworkPolicy, Outcome, ProcessCommand, ProcessExit, Processes, Profile, ToolContext, ToolDefinition,
+    ToolProvider,
+};
+use dsh_seam::waterfall::{Listener, Next, RunContext};
+use dsh_seam::waterfalls::{Execution, ToolsExecute};
+use dsh_services::agents::AgentRegistry;
+use dsh_services::approvals::{ApprovalDesks, HeadlessApprover};
+use dsh_services::session::MemorySessions;
+use dsh_services::system_prompt::SystemPromptSections;
+use dsh_services::tools::ToolServices;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// One answer of the model.
+#[derive(Clone)]
+pub enum Answer {
+    Text(&'static str),
+    /// `name arguments` each, with ids c1, c2, … of their own per message.
+    Calls(Vec<(&'static str, &'static str)>),
+    /// The text, and then nothing for ever.
+    Hangs(&'static str),
+}
+
+/// A model with a script for each agent.
+#[derive(Default)]
+pub struct Scripts {
+    answers: Mutex<BTreeMap<String, VecDeque<Answer>>>,
+    /// Each request: agent, model, system prompt, tools, texts.
+    pub requests: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Model for Scripts {
+    async fn stream(&self, request: Arc<ModelRequest>) -> Result<ChunkStream, ModelFailure> {
+        request.messages.check_pairs().map_err(|parted| ModelFailure::new("invalid-request", parted.to_string()))?;
+        let text = |block: &ContentBlock| match block {
+            ContentBlock::Text(block) => block.text.clone(),
+            ContentBlock::ToolCall(call) => format!("+{}", call.id),
+            ContentBlock::ToolResult(result) => format!("={}", result.call_id),
+            _ => "?".into(),
+        };
+        let texts: Vec<String> =
+            request.messages.iter().flat_map(|message| &message.message.content).map(text).collect();
+        let tools: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let (agent, model, system) = (&request.agent, &request.model, &request.system);
+        let line = format!("{agent} {model} [{system}] [{}] {}", tools.join(" "), texts.join(" "));
+        self.requests.lock().expect("not poisoned").push(line);
+        let answer = self
+            .answers
+            .lock()
+            .expect("not poisoned")
+            .get_mut(request.agent.as_str())
+            .and_then(VecDeque::pop_front)
+            .ok_or_else(|| ModelFailure::new("script-exhausted", "the script is over"))?;
+        Ok(futures::stream::iter(chunks(answer))
+            .then(|chunk| async move {
+                match chunk {
+                    Some(chunk) => Ok(chunk),
+                    None => std::future::pending().await,
+                }
+            })
+            .boxed())
+    }
+}
+
+fn chunks(answer: Answer) -> Vec<Option<Chunk>> {
+    let finish = |reason| Some(Chunk::Finish { reason });
+    match answer {
+        Answer::Text(said) => {
+            vec![Some(Chunk::BlockEnd { index: 0, block: ContentBlock::text(said) }), finish(FinishReason::Stop)]
+        }
+        Answer::Hangs(said) => vec![Some(Chunk::TextDelta { index: 0, text: said.into() }), None],
+        Answer::Calls(calls) => {
+            let block = |(index, (name, arguments)): (usize, &(&str, &str))| {
+                let call = ToolCall {
+                    id: format!("c{}", index + 1),
+                    name: (*name).into(),
+                    arguments: (*arguments).into(),
+                    opaque: None,
+                };
+                Some(Chunk::BlockEnd { index: index as u32, block: ContentBlock::ToolCall(call) })
+            };
+            calls.iter().enumerate().map(block).chain([finish(FinishReason::ToolCalls)]).collect()
+        }
+    }
+}
+
+struct Catalog(Arc<Scripts>);
+
+impl ModelCatalog for Catalog {
+    fn check_for_plugin(&self, model: &str) -> Result<(), Failure> {
+        match model.starts_with("net/") {
+            true => Ok(()),
+            false => Err(Failure::invalid_argument(format!("`{model}` is no model that a plugin may name"))),
+        }
+    }
+    fn context_window(&self, _model: &str) -> Option<u32> {
+        None
+    }
+}
+
+impl Llm for Catalog {
+    fn model(&self, _name: &str) -> Result<Arc<dyn Model>, ModelFailure> {
+        Ok(self.0.clone())
+    }
+}
+
+struct NoProcesses;
+
+#[async_trait]
+impl Processes for NoProcesses {
+    async fn run(
+        &self,
+        _: ProcessCommand,
+        _: &Profile,
+        _: &[String],
+        _: &CancellationToken,
+    ) -> Result<ProcessExit, Failure> {
+        Err(Failure::new("not-available", "no processes here"))
+    }
+    fn enforceable(&self, _: &Profile) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// What is done once when an event has settled.
+type Hook = Box<dyn Fn(Arc<LoopAgent>) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Records what is shown, `agent event detail` a line, and runs hooks with the first agent.
+#[derive(Default)]
+pub struct Recorder {
+    lines: Mutex<Vec<String>>,
+    hooks: Mutex<Vec<(String, Hook)>>,
+    pub first: Mutex<Option<Arc<LoopAgent>>>,
+}
+
+fn line(emitted: &Emitted) -> String {
+    let data = serde_json::to_value(emitted).expect("events are JSON")["data"].take();
+    let detail = match &*emitted.kind() {
+        "turn/end" => {
+            let reason = &data["reason"];
+            let why = reason["code"].as_str().or(reason["reason"].as_str()).unwrap_or_default();
+            format!("{} {why}", reason["type"].as_str().unwrap_or("?"))
+        }
+        "agent/status" => data["status"].as_str().unwrap_or("?").to_owned(),
+        "tool/result" => {
+            let text = data["content"][0]["text"].as_str().unwrap_or("?");
+            format!("{} {}: {text}", data["callId"].as_str().unwrap_or("?"), data["code"].as_str().unwrap_or("ok"))
+        }
+        "user/message" => format!("{} {}", data["source"]["type"], data["content"][0]["text"]).replace('"', ""),
+        _ => String::new(),
+    };
+    format!("{} {} {detail}", emitted.agent(), emitted.kind()).trim_end().to_owned()
+}
+
+#[async_trait]
+impl EventSink for Recorder {
+    fn emit(&self, emitted: &Emitted) {
+        self.lines.lock().expect("not poisoned").push(line(emitted));
+    }
+
+    async fn settled(&self, emitted: &Emitted) {
+        let line = line(emitted);
+        let first = self.first.lock().expect("not poisoned").clone();
+        let hook = {
+            let mut hooks = self.hooks.lock().expect("not poisoned");
+            hooks.iter().position(|(on, _)| *on == line).map(|at| hooks.remove(at).1)
+        };
+        if let (Some(hook), Some(first)) = (hook, first) {
+            hook(first).await;
+        }
+    }
+}
+
+/// The tool `task` over the seam, and tools that show what a child has.
+struct Tools {
+    context: Arc<dyn PluginContext>,
+    definitions: Vec<ToolDefinition>,
+}
+
+impl Tools {
+    fn new(context: Arc<dyn PluginContext>) -> Self {
+        let tool = |name: &str, parallel_safe| ToolDefinition {
+            name: name.into(),
+            description: String::new(),
+            parameters: json!({"type": "object"}),
+            annotations: Annotations { parallel_safe, ..Annotations::default() },
+        };
+        Self { context, definitions: vec![tool("task", true), tool("look", true), tool("wait", true)] }
+    }
+}
+
+#[async_trait]
+impl ToolProvider for Tools {
+    fn definitions(&self) -> &[ToolDefinition] {
+        &self.definitions
+    }
+
+    async fn call(&self, cx: &ToolContext, call: ToolCall) -> Result<Outcome, PluginError> {
+        let arguments: Value = serde_json::from_str(&call.arguments).expect("the dispatcher has checked it");
+        let text = |key: &str| arguments[key].as_str().map(str::to_owned);
+        Ok(match call.name.as_str() {
+            "look" => Outcome::text(format!(
+                "{:?} {:?}",
+                cx.profile.network,
+                cx.agent.lineage.iter().map(AgentId::as_str).collect::<Vec<_>>()
+            )),
+            "wait" => {
+                cx.cancel.cancelled().await;
+                // A tool that takes its time to stop.
+                tokio::time::sleep(Duration::from_millis(arguments["ms"].as_u64().unwrap_or_default())).await;
+                Outcome::error("aborted", "stopped")
+            }
+            _ => {
+                let names = |list: &Vec<Value>| list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+                let task = AgentTask {
+                    prompt: vec![ContentBlock::text(text("prompt").unwrap_or_default())],
+                    start_from: if arguments["fork"] == true { StartFrom::Fork } else { StartFrom::Fresh },
+                    model: text("model"),
+                    tools: arguments["tools"].as_array().map(names),
+                    system: text("system"),
+                    max_steps: arguments["steps"].as_u64().map(|steps| steps as u32),
+                };
+                match self.context.run_agent(task, cx).await {
+                    Ok(report) => Outcome::text(format!("{:?} {}", report.reason.kind, report.text)),
+                    Err(failure) => Outcome::error(failure.code, failure.message),
+                }
+            }
+        })
+    }
+}
+
+struct Native<A> {
+    name: PluginName,
+    attach: A,
+}
+
+impl<A: Fn(Arc<dyn PluginContext>) -> Attached + Send + Sync> Plugin for Native<A> {
+    fn name(&self) -> &PluginName {
+        &self.name
+    }
+    fn failure_mode(&self) -> FailureMode {
+        FailureMode::Closed
+    }
+    fn attach(&self, context: Arc<dyn PluginContext>) -> Attached {
+        (self.attach)(context)
+    }
+}
+
+/// A native plugin.
+pub fn plugin(
+    name: &str,
+    attach: impl Fn(Arc<dyn PluginContext>) -> Attached + Send + Sync + 'static,
+) -> Arc<dyn Plugin> {
+    Arc::new(Native { name: PluginName::new(name).expect("valid"), attach })
+}
+
+/// Narrows what the calls of one tool may touch.
+pub struct Narrows {
+    pub tool: &'static str,
+    pub profile: Profile,
+}
+
+impl Narrows {
+    pub fn offline(tool: &'static str) -> Self {
+        Self { tool, profile: Profile { network: NetworkPolicy::Closed, ..Profile::unrestricted() } }
+    }
+}
+
+#[async_trait]
+impl Listener<ToolsExecute> for Narrows {
+    async fn handle(
+        &self,
+        _cx: &RunContext<ToolsExecute>,
+        value: Execution,
+        next: Next<ToolsExecute>,
+    ) -> Result<Arc<Outcome>, PluginError> {
+        let profile = match value.call.name == self.tool {
+            true => Arc::new(value.profile.intersect(&self.profile)),
+            false => value.profile.clone(),
+        };
+        let answer = next.run(Execution { profile, ..value }).await;
+        Ok(answer.unwrap_or_else(|error| Arc::new(Outcome::error("tool-failed", error.to_string()))))
+    }
+}
+
+/// Sessions whose writer fails for one agent from its n-th entry on.
+struct Failing {
+    inner: MemorySessions,
+    agent: AgentId,
+    at: u64,
+}
+
+struct FailingWriter(Box<dyn SessionWriter>, u64);
+
+#[async_trait]
+impl SessionWriter for FailingWriter {
+    fn append(&mut self, entry: &Entry) -> io::Result<()> {
+        if entry.seq >= self.1 { Err(io::Error::other("no space left")) } else { self.0.append(entry) }
+    }
+    async fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().await
+    }
+    fn read(&mut self, start: u64, limit: u32, max_bytes: usize) -> io::Result<Vec<Entry>> {
+        self.0.read(start, limit, max_bytes)
+    }
+}
+
+#[async_trait]
+impl Sessions for Failing {
+    async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError> {
+        let fails = new.agent == self.agent;
+        let mut session = self.inner.create(new).await?;
+        if fails {
+            session.writer = Box::new(FailingWriter(session.writer, self.at));
+        }
+        Ok(session)
+    }
+    async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
+        self.inner.open(id, agent, replay).await
+    }
+    async fn fork(
+        &self,
+        id: &SessionId,
+        at: Option<u64>,
+        agent: &AgentId,
+        lineage: &[AgentId],
+        replay: SharedReplay,
+    ) -> Result<OpenSession, SessionError> {
+        self.inner.fork(id, at, agent, lineage, replay).await
+    }
+    async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
+        self.inner.newest(agent, workspace).await
+    }
+    async fn list(&self) -> Result<Vec<SessionSummary>, SessionError> {
+        self.inner.list().await
+    }
+    async fn replay(
+        &self,
+        id: &SessionId,
+        salvage: bool,
+        replay: SharedReplay,
+    ) -> Result<(SessionHeader, Vec<String>), SessionError> {
+        self.inner.replay(id, salvage, replay).await
+    }
+}
+
+/// A family and all around it.
+pub struct Bench {
+    pub recorder: Arc<Recorder>,
+    pub model: Arc<Scripts>,
+    pub agents: Arc<AgentRegistry>,
+    pub sessions: Arc<dyn Sessions>,
+    plugins: Vec<Arc<dyn Plugin>>,
+    pub options: AgentOptions,
+}
+
+impl Bench {
+    pub fn new(scripts: &[(&str, &[Answer])]) -> Self {
+        let model = Arc::new(Scripts::default());
+        let answers = scripts.iter().map(|(agent, answers)| ((*agent).to_owned(), answers.iter().cloned().collect()));
+        model.answers.lock().expect("not poisoned").extend(answers);
+        let tools = plugin("tools", |context| Attached {
+            provider: Some(Arc::new(Tools::new(context))),
+            ..Attached::default()
+        });
+        Self {
+            recorder: Arc::default(),
+            model,
+            agents: Arc::new(AgentRegistry::new()),
+            sessions: Arc::new(MemorySessions::new(Arc::new(SystemClock))),
+            plugins: vec![tools],
+            options: AgentOptions { model: Some("own".into()), workspace: "/w".into(), ..AgentOptions::default() },
+        }
+    }
+
+    pub fn with(mut self, plugin: Arc<dyn Plugin>) -> Self {
+        self.plugins.insert(0, plugin);
+        self
+    }
+
+    /// The log of `agent` cannot be written from its entry `at` on.
+    pub fn failing(mut self, agent: &str, at: u64) -> Self {
+        let agent = AgentId::new(agent).expect("valid");
+        self.sessions = Arc::new(Failing { inner: MemorySessions::new(Arc::new(SystemClock)), agent, at });
+        self
+    }
+
+    /// Runs `then` once, when the event with that line has settled.
+    pub fn on(
+        self,
+        line: &str,
+        then: impl Fn(Arc<LoopAgent>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
+        self.recorder.hooks.lock().expect("not poisoned").push((line.into(), Box::new(then)));
+        self
+    }
+
+    pub async fn create(&self) -> AgentOwner {
+        let services = Services {
+            agents: self.agents.clone(),
+            sessions: self.sessions.clone(),
+            llm: Arc::new(Catalog(self.model.clone())),
+            tools: Arc::new(ToolServices::new(Arc::new(NoProcesses))),
+            system_prompt: Arc::new(SystemPromptSections),
+            approver: Arc::new(HeadlessApprover),
+            approvals: Arc::new(ApprovalDesks),
+            processes: Arc::new(NoProcesses),
+            events: self.recorder.clone(),
+            clock: Arc::new(SystemClock),
+        };
+        let main = AgentId::new("main").expect("valid");
+        let agents = AgentLoop::new(services, self.plugins.clone());
+        let owner = agents.create(main, self.options.clone()).await.expect("the agent can be made");
+        *self.recorder.first.lock().expect("not poisoned") = Some(owner.agent());
+        owner
+    }
+
+    /// Sends `go`, waits until the first agent is idle, disposes it; nothing of the family is left.
+    pub async fn run(&self) -> String {
+        let agent = self.create().await;
+        agent.send(vec![ContentBlock::text("go")], Source::User).expect("there is room");
+        agent.idle().await;
+        agent.dispose("done").await;
+        self.nothing_is_left().await;
+        self.transcript()
+    }
+
+    /// All ids are free, and every session can be opened by its owner.
+    pub async fn nothing_is_left(&self) {
+        use dsh_seam::services::Agents;
+        assert_eq!(self.agents.list(), [], "ids are taken");
+        for summary in self.sessions.list().await.expect("listed") {
+            let header = summary.header;
+            let open = self.sessions.open(&header.id, &header.agent, Arc::new(Mutex::new(()))).await;
+            assert!(open.is_ok(), "the session of {} is locked", header.agent);
+        }
+    }
+
+    /// What was shown so far: the events that the tests are about.
+    pub fn transcript(&self) -> String {
+        let shown = ["user/message", "turn/end", "tool/call", "tool/result", "agent/status disposed", "agent/disposed"];
+        let lines = self.recorder.lines.lock().expect("not poisoned");
+        let about = |line: &&String| {
+            let event = line.split_once(' ').map_or("", |(_, event)| event);
+            shown.iter().any(|shown| event.starts_with(shown))
+        };
+        lines.iter().filter(about).cloned().collect::<Vec<_>>().join("\n")
+    }
+}
