@@ -26,6 +26,9 @@ pub struct Case {
     /// Print descriptions and schemas of tools in `request/sent`.
     #[serde(default)]
     pub whole_frame: bool,
+    /// Print the events agent by agent: which of several goes first is left to chance.
+    #[serde(default)]
+    pub by_agent: bool,
     /// Logs by file name that the case breaks on purpose, so that their shape is not checked.
     #[serde(default)]
     pub broken_logs: Vec<String>,
@@ -93,7 +96,7 @@ impl Case {
 }
 
 /// Keys of a case that are not those of an invocation.
-const CASE_KEYS: &[&str] = &["about", "then", "files", "links", "whole-frame", "broken-logs", "replace"];
+const CASE_KEYS: &[&str] = &["about", "then", "files", "links", "whole-frame", "by-agent", "broken-logs", "replace"];
 /// Keys of an invocation.
 const RUN_KEYS: &[&str] = &["args", "stdin", "exit", "env", "show-files", "signal"];
 

@@ -127,7 +127,12 @@ impl Running<'_> {
     }
 
     fn expand(&self, text: &str) -> String {
-        self.sandbox.expand(text).replace("{session}", self.normal.last_session().unwrap_or("{session}"))
+        let mut text =
+            self.sandbox.expand(text).replace("{session}", self.normal.last_session().unwrap_or("{session}"));
+        for (at, id) in self.normal.sessions().iter().enumerate() {
+            text = text.replace(&format!("{{session-{}}}", at + 1), id);
+        }
+        text
     }
 
     fn problem(&mut self, at: usize, problem: String) {
@@ -176,18 +181,12 @@ impl Running<'_> {
             let known = before.get(id).map(|text| text.matches('\n').count().saturating_sub(1));
             let mut found = checks::shape::check(&log, killed);
             if invocation.runs_agent() && !killed {
-                let printed = outcome.stdout.lines().filter(|line| line.contains("\"seq\":")).count();
-                let first = known.unwrap_or_else(|| log.lines.len().saturating_sub(printed));
                 if invocation.option("--log-requests").is_none() {
-                    found.extend(checks::requests::check(
-                        &log,
-                        if invocation.prints_events() { first } else { known.unwrap_or(0) },
-                        &requests,
-                    ));
+                    found.extend(checks::requests::check(&log, known.unwrap_or(log.copied()), &requests));
                     found.extend(self.rebuilt(invocation, id, &sent));
                 }
                 if invocation.prints_events() {
-                    let before = if invocation.option("--fork").is_some() { None } else { Some(known.unwrap_or(0)) };
+                    let before = Some(known.unwrap_or(log.copied()));
                     found.extend(checks::stream::check(&log, before, &outcome.stdout));
                 }
             }
@@ -220,7 +219,8 @@ impl Running<'_> {
         let mut out = format!("$ {}\n", self.normal.apply(&words.join(" ")));
         if invocation.prints_events() {
             let frame = if self.case.whole_frame { Frame::Whole } else { Frame::Names };
-            out.push_str(&self.normal.apply(&transcript(outcome.stdout.lines(), frame)));
+            let events = transcript(outcome.stdout.lines(), frame);
+            out.push_str(&self.normal.apply(&if self.case.by_agent { by_agent(&events) } else { events }));
         } else {
             out.push_str(&self.text(&outcome.stdout));
         }
@@ -244,6 +244,18 @@ impl Running<'_> {
         let text = self.normal.apply(text);
         if text.is_empty() || text.ends_with('\n') { text } else { format!("{text}\n[no newline at the end]\n") }
     }
+}
+
+/// The lines of a transcript agent by agent, the others by name: which of several goes first is left to chance.
+fn by_agent(transcript: &str) -> String {
+    let agent =
+        |line: &str| line.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(agent, _)| agent.to_owned());
+    let mut agents: Vec<Option<String>> = vec![None];
+    agents.extend(transcript.lines().map(agent).filter(Option::is_some));
+    agents.sort();
+    agents.dedup();
+    let lines = agents.iter().flat_map(|wanted| transcript.lines().filter(move |line| agent(line) == *wanted));
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// A word as one would type it.

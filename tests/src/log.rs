@@ -39,6 +39,12 @@ impl Log {
         Ok(Log { id: id.to_owned(), header, entries, lines })
     }
 
+    /// How many entries were copied from the session this is a fork of.
+    pub fn copied(&self) -> usize {
+        let last = self.header["forkedAt"].as_u64().and_then(|last| usize::try_from(last).ok());
+        last.map_or(0, |last| last + 1)
+    }
+
     /// The type of the entry at `at`.
     pub fn kind(&self, at: usize) -> &str {
         self.entries[at]["type"].as_str().unwrap_or("")

@@ -50,6 +50,11 @@ impl Normal {
         }
     }
 
+    /// The ids of all sessions, in the order they were made.
+    pub fn sessions(&self) -> &[String] {
+        &self.sessions
+    }
+
     /// The id of the session that came last.
     pub fn last_session(&self) -> Option<&str> {
         self.sessions.last().map(String::as_str)

@@ -50,7 +50,9 @@ fn lines(log: &Log) -> Vec<String> {
             problems.push(format!("seq {at}: its time {time} is before {last_time}"));
         }
         last_time = time;
-        if entry["session"] != log.id.as_str() || entry["agent"] != header["agent"] {
+        let is_ancestors = || header["lineage"].as_array().is_some_and(|lineage| lineage.contains(&entry["agent"]));
+        let is_its = entry["agent"] == header["agent"] || (at < log.copied() && is_ancestors());
+        if entry["session"] != log.id.as_str() || !is_its {
             problems.push(format!("seq {at}: it is of session {} and agent {}", entry["session"], entry["agent"]));
         }
     }
@@ -319,6 +321,24 @@ mod tests {
     #[test]
     fn a_good_log_is_good() {
         check_events(|_| (), &[]);
+    }
+
+    #[test]
+    fn only_what_was_copied_may_be_an_ancestors() {
+        let check_agents = |forked_at: Value, lineage: Value, expect: &[&str]| {
+            let mut log = log(events());
+            log.header["agent"] = json!("main.1");
+            log.header["lineage"] = lineage;
+            log.header["forkedAt"] = forked_at;
+            let last = log.entries.len() - 1;
+            log.entries[last]["agent"] = json!("main.1");
+            assert_eq!(check(&log, false), expect);
+        };
+        check_agents(json!(14), json!(["main"]), &[]);
+        check_agents(json!(13), json!(["main"]), &["seq 14: it is of session \"s\" and agent \"main\""]);
+        let foreign: Vec<String> =
+            (0..15).map(|at| format!("seq {at}: it is of session \"s\" and agent \"main\"")).collect();
+        check_agents(json!(14), json!(["other"]), &foreign.iter().map(String::as_str).collect::<Vec<_>>());
     }
 
     #[test]
