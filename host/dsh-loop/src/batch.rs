@@ -21,18 +21,13 @@ impl Core {
     pub(crate) async fn batch(&self, at: StepRef, calls: Vec<ToolCall>, token: &TurnToken) -> Result<(), Stop> {
         let mut stop: Option<Stop> = None;
         for run in runs(&calls, self.seams().tools.as_ref()) {
-            if stop.is_none() && token.token().is_cancelled() {
-                stop = Some(Stop::Cancelled);
-            }
+            stop = stop_now(stop, token);
             match &stop {
                 None => stop = self.run_together(at, run, token.token()).await?,
                 Some(stop) => self.answer_for(at, run, stop).await?,
             }
         }
-        if stop.is_none() && token.token().is_cancelled() {
-            stop = Some(Stop::Cancelled);
-        }
-        stop.map_or(Ok(()), Err)
+        stop_now(stop, token).map_or(Ok(()), Err)
     }
 
     /// All `tool/call`s, then the tools together, then all `tool/result`s. What an abort finds without its `tool/call` is not started.
@@ -130,6 +125,15 @@ impl Core {
             }
             logged => logged.map(drop),
         }
+    }
+}
+
+/// What ends a batch: an abort comes before the failure of a plugin, as it does in the reason of the turn.
+fn stop_now(stop: Option<Stop>, token: &TurnToken) -> Option<Stop> {
+    match stop {
+        Some(Stop::Dead) => Some(Stop::Dead),
+        _ if token.token().is_cancelled() => Some(Stop::Cancelled),
+        stop => stop,
     }
 }
 

@@ -380,7 +380,14 @@ impl Journal {
             error.message.push_str(&format!("; it failed {failures} times in a row and is off for this run"));
         }
         tracing::warn!(plugin = %error.plugin, "{error}");
-        let at = self.state().at();
+        let (at, after_the_turn) = {
+            let state = self.state();
+            (state.at(), state.open.is_none() && state.unanswered.is_empty() && state.last_turn > 0)
+        };
+        if after_the_turn {
+            // What fails between two turns has no place in the log.
+            return self.live(live_error(&error)).await;
+        }
         // A failing report is a failing append, which has reported itself.
         let _ = self.append_at(failed_event(at, None, &error), depth + 1, true).await;
     }
@@ -493,6 +500,16 @@ impl Drop for Busy<'_> {
 /// A duration for a person.
 pub(crate) fn in_words(duration: Duration) -> String {
     format!("{} ms", duration.as_millis())
+}
+
+fn live_error(error: &PluginError) -> LiveEvent {
+    LiveEvent::AgentError(ErrorEvent {
+        turn: 0,
+        step: 0,
+        message: error.to_string(),
+        code: error.host_code().into(),
+        plugin: Some(error.plugin.clone()),
+    })
 }
 
 fn failed_event(at: StepRef, call_id: Option<String>, error: &PluginError) -> Event {

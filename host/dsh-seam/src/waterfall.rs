@@ -58,7 +58,7 @@ pub trait Waterfall: Send + Sync + Sized + 'static {
     ) -> Vec<ChangeKind> {
         Vec::new()
     }
-    /// Marks `value` as passed on by `plugin`, which changed it.
+    /// Marks `value` as passed on by `plugin`, which changed it or runs the rest again.
     fn attribute(value: Self::Value, _plugin: &PluginName) -> Self::Value {
         value
     }
@@ -328,7 +328,11 @@ impl<W: Waterfall> Next<W> {
         }
         let value = self.begin(run, value);
         let what = W::changed_inward(&self.place.given, &value);
-        let value = if what.is_empty() { value } else { W::attribute(value, &self.chain.listeners[self.index].plugin) };
+        let value = if run == 0 && what.is_empty() {
+            value
+        } else {
+            W::attribute(value, &self.chain.listeners[self.index].plugin)
+        };
         self.chain.changed(self.index, what);
         let first = W::checkpoint(&value);
         let outcome = run_from(self.chain.clone(), self.index + 1, value).await?;

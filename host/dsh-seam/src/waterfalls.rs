@@ -115,7 +115,7 @@ pub struct Execution {
     pub call: ToolCall,
     /// What the tool may touch; listeners hand on an intersection of it.
     pub profile: Arc<Profile>,
-    /// The last plugin that changed the call, if one did.
+    /// The last plugin that changed the call or runs it again, if one does.
     pub changed_by: Option<PluginName>,
 }
 

@@ -3,6 +3,8 @@
 
 mod bench;
 mod ends;
+mod runs;
+mod statements;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -193,12 +193,13 @@ impl Trip {
             Err(text) => return Ok(Outcome::error("invalid-arguments", text)),
         };
         let changed = *name != self.original.name || execution.call.arguments != self.original.arguments;
-        let changed_by = execution.changed_by.filter(|_| changed);
+        let again = self.ran();
+        let passed_by = execution.changed_by.filter(|_| changed || again);
         let call = ToolCall { id: self.original.id.clone(), arguments: checked, ..execution.call };
         if let Some(stopped) = self.ask_permission(&call, &entry).await? {
             return Ok(stopped);
         }
-        self.run(call, changed, changed_by, execution.profile, &entry).await
+        self.run(call, changed, passed_by, execution.profile, &entry).await
     }
 
     /// Guards, then the one question that they ask together. Some outcome: the tool does not run.
@@ -224,7 +225,7 @@ impl Trip {
         &self,
         call: ToolCall,
         changed: bool,
-        changed_by: Option<PluginName>,
+        passed_by: Option<PluginName>,
         profile: Arc<Profile>,
         entry: &Entry,
     ) -> Result<Outcome, RunError> {
@@ -237,7 +238,7 @@ impl Trip {
                 n,
                 name: call.name.clone(),
                 arguments: call.arguments.clone(),
-                plugin: changed_by,
+                plugin: passed_by,
             };
             self.log.append(ToolEvent::Dispatched(dispatched)).await?;
         }

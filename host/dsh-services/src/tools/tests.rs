@@ -547,7 +547,7 @@ async fn the_models_call_id_stays() {
 async fn running_again_is_logged() {
     World::new()
         .listener("a", Closed, Does::Twice)
-        .check("HI", None, &[RAN[0], RAN[1], r#"dispatched c1 n=2 echo {"text":"hi"} by=None"#, RAN[0], RAN[1]])
+        .check("HI", None, &[RAN[0], RAN[1], r#"dispatched c1 n=2 echo {"text":"hi"} by=Some("a")"#, RAN[0], RAN[1]])
         .await;
 }
 
