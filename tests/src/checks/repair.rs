@@ -9,8 +9,11 @@ use crate::log::Log;
 /// What is wrong with the log `after`, in which a later process went on where `before` had stopped; empty when nothing is.
 pub fn check(before: &Log, after: &Log) -> Vec<String> {
     let owed = owed(before);
-    let of_plugins = |entry: &&Value| entry["type"].as_str().is_some_and(|kind| kind.starts_with("plugin/"));
-    // Observers may answer what is repaired with entries of their own.
+    // Observers may answer what is repaired with entries of their own and with context.
+    let of_plugins = |entry: &&Value| {
+        entry["type"].as_str().is_some_and(|kind| kind.starts_with("plugin/"))
+            || entry["type"] == "context/message" && entry["data"]["source"]["type"] == "plugin"
+    };
     let new = after.entries.iter().skip(before.entries.len()).filter(|entry| !of_plugins(entry));
     let mut problems = Vec::new();
     for (owed, paid) in owed.iter().zip(new.map(Some).chain(std::iter::repeat(None))) {

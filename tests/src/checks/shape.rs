@@ -205,7 +205,16 @@ impl Shape {
     fn turn_end(&mut self, data: &Value) -> Check {
         self.at_turn(data)?;
         must(self.step.is_none(), "a step is open")?;
-        must(self.error == (data["reason"]["type"] == "error"), "reason `error` and the event `error` go together")?;
+        // Between the two the process may have ended.
+        let interrupted = data["reason"]["type"] == "interrupted";
+        must(
+            interrupted || self.error == (data["reason"]["type"] == "error"),
+            "reason `error` and the event `error` go together",
+        )?;
+        if interrupted {
+            // Whoever asked is gone, and the call that it was about has its result.
+            self.questions.clear();
+        }
         self.turn = None;
         Ok(())
     }
