@@ -11,7 +11,7 @@ use crate::{guests, setup};
 /// What `bench` is told.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Measure one group only: calls, policy, steps, events, body, process or memory
+    /// Measure one group only: calls, policy, steps, events, long, body, process or memory
     #[arg(value_name = "GROUP")]
     group: Option<String>,
 }

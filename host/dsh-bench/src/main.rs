@@ -4,6 +4,8 @@ mod bed;
 mod body;
 mod calls;
 mod events;
+mod logs;
+mod long;
 mod measure;
 mod memory;
 mod policy;
@@ -22,6 +24,8 @@ pub type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The argument that makes this program the process whose memory is measured.
 const IDLE_AGENTS: &str = "idle-agents";
+/// The argument, before a folder and an id, that makes it the one that opens a session.
+const OPEN_SESSION: &str = "open-session";
 
 /// Where the things are that are measured.
 pub struct Places {
@@ -70,8 +74,9 @@ fn run() -> Fallible<()> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => runtime.block_on(all(&places, None)),
         [IDLE_AGENTS] => runtime.block_on(memory::child(&places)),
+        [OPEN_SESSION, folder, id] => runtime.block_on(long::child(folder, id)),
         [only] if !only.starts_with('-') => runtime.block_on(all(&places, Some(only))),
-        _ => Err("usage: dsh-bench [GROUP], one of calls, policy, steps, events, body, process, memory".into()),
+        _ => Err("usage: dsh-bench [GROUP], one of calls, policy, steps, events, long, body, process, memory".into()),
     }
 }
 
@@ -82,6 +87,7 @@ async fn all(places: &Places, only: Option<&str>) -> Fallible<()> {
     report.group("policy", || policy::rows(places)).await;
     report.group("steps", || steps::rows(places)).await;
     report.group("events", events::rows).await;
+    report.group("long", || long::rows(places)).await;
     report.group("body", body::rows).await;
     report.group("process", || process::rows(places)).await;
     report.group("memory", || memory::rows(places)).await;

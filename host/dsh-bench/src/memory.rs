@@ -27,7 +27,7 @@ const AGENTS: u32 = 10_000;
 const ROUNDS: usize = 3;
 
 /// Nobody looks on.
-struct Unseen;
+pub struct Unseen;
 
 #[async_trait]
 impl EventSink for Unseen {

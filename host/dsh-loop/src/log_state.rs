@@ -220,3 +220,6 @@ fn calls_in(content: &[ContentBlock]) -> impl Iterator<Item = &ToolCall> {
 fn ids_in(history: &History) -> HashSet<String> {
     history.messages().iter().flat_map(|message| message.message.tool_calls()).map(|call| call.id.clone()).collect()
 }
+
+#[cfg(test)]
+mod tests;
