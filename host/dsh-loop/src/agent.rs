@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use dsh_seam::event::{AgentCreated, LiveEvent, Source, Status};
+use dsh_seam::event::{AgentCreated, Event, LiveEvent, Source, Status};
 use dsh_seam::failure::Failure;
 use dsh_seam::ids::{AgentId, AgentInfo, SessionId, StepRef};
 use dsh_seam::message::{ContentBlock, ToolCall};
@@ -74,6 +74,10 @@ impl AgentLoop {
             unreachable!("a core is made once");
         }
         core.journal.observe(observers);
+        // Context that comes during the repair waits for the end of the step, as it does while a step runs.
+        if core.journal.state().open.as_ref().is_some_and(|turn| turn.step.is_some()) {
+            core.contexts.step_opens().await;
+        }
         let created = AgentCreated {
             model: core.options.model.as_ref().map(ToString::to_string),
             lineage: core.info.lineage.clone(),
@@ -81,6 +85,10 @@ impl AgentLoop {
         core.live(LiveEvent::AgentCreated(created)).await;
         let owed = repair::owed(&core.journal.state(), Cut::Process);
         for event in owed {
+            if matches!(event, Event::StepEnd(_)) {
+                // A failed append is reported by the next one.
+                let _ = core.log_held().await;
+            }
             if let Err(error) = core.journal.append_at(event, 0, false).await {
                 ending::end(&core, registration).await;
                 return Err(CreateError::Write(error.to_string()));

@@ -101,6 +101,19 @@ impl Core {
             .map(drop)
     }
 
+    /// Logs the context that is held for the end of the open step, which closes here.
+    pub(crate) async fn log_held(&self) -> Result<(), RunError> {
+        loop {
+            let held = self.contexts.take_or_close();
+            if held.is_empty() {
+                return Ok(());
+            }
+            for message in held {
+                self.log_context(message).await?;
+            }
+        }
+    }
+
     /// Logs who changed what in a waterfall.
     pub(crate) async fn log_changes(&self, at: StepRef, waterfall: Seam, changes: Vec<Change>) -> Result<(), RunError> {
         for Change { plugin, what } in changes {

@@ -94,10 +94,9 @@ async fn close_open(core: &Core, error: Option<&ErrorEvent>) {
     let reason = TurnReason { reason: why, ..TurnReason::plain(ReasonKind::Disposed) };
     let owed = repair::owed(&core.journal.state(), Cut::Driver { reason, error: error.cloned() });
     for event in owed {
-        let closes_step = matches!(event, Event::StepEnd(_));
-        for held in closes_step.then(|| core.contexts.take_or_close()).into_iter().flatten() {
+        if matches!(event, Event::StepEnd(_)) {
             // A failed append has reported itself.
-            let _ = core.log_context(held).await;
+            let _ = core.log_held().await;
         }
         if core.journal.append(event).await.is_err() {
             return;

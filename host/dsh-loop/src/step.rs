@@ -76,15 +76,7 @@ impl Core {
         {
             done.steered = self.log_steering(at.turn, None).await? > 0;
         }
-        loop {
-            let held = self.contexts.take_or_close();
-            if held.is_empty() {
-                break;
-            }
-            for message in held {
-                self.log_context(message).await?;
-            }
-        }
+        self.log_held().await?;
         self.journal.append(Event::StepEnd(StepMark { turn: at.turn, step: at.step })).await?;
         done
     }
