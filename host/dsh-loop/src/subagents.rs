@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use async_trait::async_trait;
 use dsh_seam::event::{Emitted, Event, LiveEvent, ReasonKind, Source, TurnReason};
@@ -21,7 +21,7 @@ use dsh_seam::plugin::EventSink;
 use dsh_seam::services::Services;
 use dsh_seam::subagents::{AgentReport, AgentTask, StartFrom};
 use dsh_seam::tools::{Profile, ToolContext};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedMutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{AgentLoop, AgentOwner};
@@ -61,6 +61,8 @@ pub(crate) struct Children {
     /// How many are there.
     there: AtomicU32,
     left: Notify,
+    /// Held while one is made: children are made in the order of the calls.
+    making: OnceLock<Arc<tokio::sync::Mutex<()>>>,
 }
 
 impl Core {
@@ -71,6 +73,12 @@ impl Core {
         call: &ToolContext,
     ) -> Result<AgentReport, Failure> {
         let prompt = Queued::new(task.prompt.clone(), Source::Agent { agent: self.info.agent.clone() })?;
+        let making = self.children.making.get_or_init(Arc::default).clone();
+        let making = tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => return Err(Failure::aborted()),
+            making = making.lock_owned() => making,
+        };
         let root = self.root()?;
         let birth = self.birth(&root, &task, call)?;
         root.count_child()?;
@@ -83,7 +91,7 @@ impl Core {
             cancelled: call.cancel.clone(),
             call_ended,
         };
-        let ended = joined(spawn(tending.tend(birth, prompt)).await);
+        let ended = joined(spawn(tending.tend(birth, prompt, making)).await);
         ended.unwrap_or_else(|| Err(Failure::new("not-available", "the host is shutting down")))
     }
 
@@ -230,8 +238,10 @@ struct Tending {
 }
 
 impl Tending {
-    async fn tend(self, birth: Birth, prompt: Queued) -> Result<AgentReport, Failure> {
-        let (child, heard) = match self.make(birth).await {
+    async fn tend(self, birth: Birth, prompt: Queued, making: OwnedMutexGuard<()>) -> Result<AgentReport, Failure> {
+        let made = self.make(birth).await;
+        drop(making);
+        let (child, heard) = match made {
             Ok(made) => made,
             Err(failure) => {
                 self.root.uncount_child();

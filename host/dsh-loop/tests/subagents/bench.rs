@@ -34,6 +34,7 @@ use dsh_services::tools::ToolServices;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 use tokio_util::sync::CancellationToken;
 
 /// One answer of the model.
@@ -200,18 +201,23 @@ impl EventSink for Recorder {
 /// The tool `task` over the seam, and tools that show what a child has.
 struct Tools {
     context: Arc<dyn PluginContext>,
+    meeting: Arc<Barrier>,
     definitions: Vec<ToolDefinition>,
 }
 
 impl Tools {
-    fn new(context: Arc<dyn PluginContext>) -> Self {
+    fn new(context: Arc<dyn PluginContext>, meeting: Arc<Barrier>) -> Self {
         let tool = |name: &str, parallel_safe| ToolDefinition {
             name: name.into(),
             description: String::new(),
             parameters: json!({"type": "object"}),
             annotations: Annotations { parallel_safe, ..Annotations::default() },
         };
-        Self { context, definitions: vec![tool("task", true), tool("look", true), tool("wait", true)] }
+        Self {
+            context,
+            meeting,
+            definitions: vec![tool("task", true), tool("look", true), tool("wait", true), tool("meet", true)],
+        }
     }
 }
 
@@ -230,6 +236,11 @@ impl ToolProvider for Tools {
                 cx.profile.network,
                 cx.agent.lineage.iter().map(AgentId::as_str).collect::<Vec<_>>()
             )),
+            // Three must be there at once.
+            "meet" => match tokio::time::timeout(Duration::from_secs(60), self.meeting.wait()).await {
+                Ok(_) => Outcome::text("met"),
+                Err(_) => Outcome::error("tool-failed", "alone"),
+            },
             "wait" => {
                 cx.cancel.cancelled().await;
                 // A tool that takes its time to stop.
@@ -385,8 +396,9 @@ impl Bench {
         let model = Arc::new(Scripts::default());
         let answers = scripts.iter().map(|(agent, answers)| ((*agent).to_owned(), answers.iter().cloned().collect()));
         model.answers.lock().expect("not poisoned").extend(answers);
-        let tools = plugin("tools", |context| Attached {
-            provider: Some(Arc::new(Tools::new(context))),
+        let meeting = Arc::new(Barrier::new(3));
+        let tools = plugin("tools", move |context| Attached {
+            provider: Some(Arc::new(Tools::new(context, meeting.clone()))),
             ..Attached::default()
         });
         Self {
