@@ -199,6 +199,55 @@ impl Guard for Asks {
     }
 }
 
+/// Asks about every call, after the longer the earlier the call.
+struct AsksLate;
+
+#[async_trait]
+impl Guard for AsksLate {
+    async fn check(
+        &self,
+        _at: StepRef,
+        call: &ToolCall,
+        _tool: &ToolInfo,
+        _cancel: &CancellationToken,
+    ) -> Result<Verdict, PluginError> {
+        let seconds = match call.id.as_str() {
+            "c1" => 30,
+            "c2" => return Ok(Verdict::Abstain),
+            "c3" => 10,
+            _ => 0,
+        };
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        Ok(Verdict::Ask(Question { title: "may it?".into(), detail: call.id.clone(), remember: None }))
+    }
+}
+
+/// A person who says yes, and remembers what to.
+#[derive(Default)]
+struct Agrees(Mutex<Vec<String>>);
+
+#[async_trait]
+impl Approver for Agrees {
+    async fn decide(&self, _agent: &AgentInfo, asked: &ApprovalAsked) -> (ApprovalAnswer, ApprovalBy) {
+        self.0.lock().expect("not poisoned").extend(asked.call_id.clone());
+        (ApprovalAnswer::AllowOnce, ApprovalBy::Person)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_come_in_the_order_of_the_calls_however_long_the_guards_take() {
+    let (gate, person) = (Arc::new(Semaphore::new(2)), Arc::new(Agrees::default()));
+    let calls = &[("gated", "{}"), ("safe", "{}"), ("safe", "{}"), ("gated", "{}"), ("ok", "{}")];
+    let mut bench = Bench::new(vec![Answer::Calls(calls), Answer::Text("done")]).with(tools(&gate)).with(plugin(
+        "asks",
+        Closed,
+        |_| Attached { guard: Some(Arc::new(AsksLate)), ..Attached::default() },
+    ));
+    bench.approver = person.clone();
+    bench.run(&["go"]).await;
+    assert_eq!(*person.0.lock().expect("not poisoned"), ["c1", "c3", "c4", "c5"]);
+}
+
 /// A person who never answers.
 struct Silent;
 

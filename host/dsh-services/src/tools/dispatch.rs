@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::guards::{self, Judgement};
+use super::line::{Line, Ticket, UnderWay};
 use super::registry::{Entry, Registry};
 use super::run::{self, Ran, Shown};
 use super::{arguments, texts};
@@ -42,6 +43,7 @@ struct Road {
     log: Arc<dyn ToolLog>,
     processes: Arc<dyn Processes>,
     profile: Arc<Profile>,
+    line: Arc<Line>,
 }
 
 impl Dispatcher {
@@ -57,6 +59,7 @@ impl Dispatcher {
             log: setup.log,
             processes,
             profile: setup.profile,
+            line: Line::new(),
         };
         Ok(Self { road: Arc::new(road) })
     }
@@ -86,6 +89,8 @@ impl AgentTools for Dispatcher {
         let trip = Arc::new(Trip {
             road: self.road.clone(),
             log: self.road.log.for_call(at, &call.id),
+            // Nothing is awaited before: calls of a run are in line in the order in which they are polled first.
+            ticket: self.road.line.enter(),
             at,
             cancel: cancel.clone(),
             original: call.clone(),
@@ -93,6 +98,7 @@ impl AgentTools for Dispatcher {
             last: Mutex::new(None),
             busy: watch::Sender::new(0),
         });
+        let _under_way = UnderWay(&trip.ticket);
         let road = self.road.clone();
         let about = ExecuteContext {
             find: Arc::new(move |name| road.registry(|registry| registry.find(name)).map(|entry| entry.info())),
@@ -119,6 +125,7 @@ impl AgentTools for Dispatcher {
 struct Trip {
     road: Arc<Road>,
     log: Arc<dyn ToolLog>,
+    ticket: Ticket,
     at: StepRef,
     cancel: CancellationToken,
     /// As the model made it; its id is the one that counts.
@@ -175,6 +182,7 @@ impl Trip {
             Err(RunError::Aborted) => texts::aborted(),
             other => other?,
         };
+        self.ticket.leave();
         let outcome = Arc::new(outcome);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome.clone());
         Ok(outcome)
@@ -199,6 +207,7 @@ impl Trip {
         if let Some(stopped) = self.ask_permission(&call, &entry).await? {
             return Ok(stopped);
         }
+        self.ticket.leave();
         self.run(call, changed, passed_by, execution.profile, &entry).await
     }
 
@@ -211,6 +220,11 @@ impl Trip {
             Judgement::Stop(outcome) => return Ok(Some(outcome)),
             Judgement::Ask(questions) => questions,
         };
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(RunError::Aborted),
+            () = self.ticket.turn() => {}
+        }
         let request = ApprovalRequest { at: self.at, call: Some(call.clone()), questions: questions.clone() };
         let decided = self.road.approvals.ask(request, &self.cancel).await?;
         Ok(match (decided.answer, decided.by) {

@@ -10,6 +10,7 @@
 mod arguments;
 mod dispatch;
 mod guards;
+mod line;
 mod registry;
 mod run;
 #[cfg(test)]
