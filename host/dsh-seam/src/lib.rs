@@ -5,6 +5,7 @@
 //! knows a terminal, a network or an engine; a crate that offers something implements a trait of this one, and a crate that needs
 //! something takes one.
 
+pub mod canonical;
 pub mod draft;
 pub mod event;
 pub mod failure;

@@ -475,7 +475,7 @@ pub enum Chunk {
     },
 }
 
-/// The members of all chunks: read in one go, since most of a log is chunks.
+/// The members of all chunks: read in one go, since most of a log is chunks. A whole block is rare and large, and so in a box.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AnyChunk {
@@ -486,7 +486,7 @@ struct AnyChunk {
     id: Option<String>,
     name: Option<String>,
     arguments_delta: Option<String>,
-    block: Option<ContentBlock>,
+    block: Option<Box<ContentBlock>>,
     usage: Option<Usage>,
     reason: Option<FinishReason>,
 }
@@ -523,7 +523,7 @@ impl TryFrom<AnyChunk> for Chunk {
                 name: any.name,
                 arguments_delta: given(any.arguments_delta, "argumentsDelta")?,
             },
-            ChunkType::BlockEnd => Chunk::BlockEnd { index: index()?, block: given(any.block, "block")? },
+            ChunkType::BlockEnd => Chunk::BlockEnd { index: index()?, block: *given(any.block, "block")? },
             ChunkType::Usage => Chunk::Usage { usage: given(any.usage, "usage")? },
             ChunkType::Finish => Chunk::Finish { reason: given(any.reason, "reason")? },
         })

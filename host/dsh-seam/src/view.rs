@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::canonical::{canonical_json, canonical_message};
 use crate::event::{CompactionApplied, Event};
 use crate::message::{ContentBlock, Message, ResultBlock, Role, Sampling, ToolResult, ToolSchema};
 
@@ -49,7 +50,6 @@ pub struct ModelMessage {
     pub bytes: u32,
     /// The host's estimate of its tokens.
     pub tokens: u32,
-    canonical: OnceLock<Arc<str>>,
     wire: OnceLock<(&'static str, Arc<str>)>,
 }
 
@@ -60,19 +60,7 @@ impl ModelMessage {
         let tokens = TOKENS_PER_MESSAGE
             .saturating_add(weight.bytes.div_ceil(BYTES_PER_TOKEN))
             .saturating_add(weight.images.saturating_mul(TOKENS_PER_IMAGE));
-        Self {
-            message,
-            origin,
-            bytes: weight.bytes.saturating_add(weight.image_bytes),
-            tokens,
-            canonical: OnceLock::new(),
-            wire: OnceLock::new(),
-        }
-    }
-
-    /// The message as canonical JSON (RFC 8785), made once.
-    pub fn canonical(&self) -> &Arc<str> {
-        self.canonical.get_or_init(|| canonical_json(&self.message).into())
+        Self { message, origin, bytes: weight.bytes.saturating_add(weight.image_bytes), tokens, wire: OnceLock::new() }
     }
 
     /// The message as a provider wants it, made once. `dialect` names the way of writing: the text is kept for the first that asks, and
@@ -151,18 +139,13 @@ pub fn estimate_tokens(bytes: usize) -> u32 {
     clamp(bytes).div_ceil(BYTES_PER_TOKEN)
 }
 
-/// `value` as canonical JSON (RFC 8785).
-pub fn canonical_json(value: &impl Serialize) -> String {
-    serde_json_canonicalizer::to_string(value).expect("our own types have string keys and finite numbers")
-}
-
 /// A link of the chain of hashes over messages.
 pub type ChainHash = [u8; 32];
 
 fn extend_chain(before: &ChainHash, message: &ModelMessage) -> ChainHash {
     let mut hasher = Sha256::new();
     hasher.update(before);
-    hasher.update(message.canonical().as_bytes());
+    hasher.update(canonical_message(&message.message));
     hasher.finalize().into()
 }
 
@@ -327,6 +310,33 @@ impl History {
         self.parted.clone().map_or_else(|| self.pairs.end(), Err)
     }
 
+    /// The same for the messages from `start` to before `end`, after what `check` has seen; of a history in which nothing is parted.
+    fn check_part(&self, check: &mut PairCheck, start: usize, end: usize) -> Result<(), Parted> {
+        let mut at = start;
+        // From where both wait for the same results, what follows was checked when it came.
+        while at < end && check.open != self.open_before(at) {
+            check.next(&self.messages[at].message)?;
+            at += 1;
+        }
+        if at < end {
+            check.open = self.open_before(end);
+        }
+        Ok(())
+    }
+
+    /// The calls that wait for their results before message `at`; of a history in which nothing is parted.
+    fn open_before(&self, at: usize) -> Vec<String> {
+        let is_result = |message: &&Arc<ModelMessage>| message.message.tool_results().next().is_some();
+        let results = self.messages[..at].iter().rev().take_while(is_result).count();
+        let first = at - results;
+        let mut check = PairCheck::default();
+        for message in &self.messages[first.saturating_sub(1)..at] {
+            // Results of calls before that are not among these have been checked.
+            let _ = check.next(&message.message);
+        }
+        check.open
+    }
+
     /// The hash over the messages before `end`; costs what was added since it was last asked for.
     fn chain_before(&self, end: usize) -> ChainHash {
         let known = self.chain[..end].iter().enumerate().rev().find_map(|(at, link)| Some((at + 1, *link.get()?)));
@@ -482,14 +492,19 @@ impl MessageList {
         link
     }
 
-    /// Whether every tool call has its result and the other way round; looks at every message unless nothing was changed.
+    /// Whether every tool call has its result and the other way round; looks at what was changed and at what stands next to it.
     pub fn check_pairs(&self) -> Result<(), Parted> {
-        if let [Segment::Base { start: 0, end }] = self.segments[..]
-            && end == self.base.len()
-        {
-            return self.base.check_pairs();
+        if self.base.parted.is_some() {
+            return PairCheck::all(self.iter().map(|message| &message.message));
         }
-        PairCheck::all(self.iter().map(|message| &message.message))
+        let mut check = PairCheck::default();
+        for segment in &self.segments {
+            match segment {
+                Segment::Base { start, end } => self.base.check_part(&mut check, *start, *end)?,
+                Segment::Own(messages) => messages.iter().try_for_each(|message| check.next(&message.message))?,
+            }
+        }
+        check.end()
     }
 }
 
@@ -633,6 +648,61 @@ mod tests {
         );
         check(&[user("a"), result(1, "1")], "a | result 1", Err(Parted::ResultWithoutCall("1".into())));
         check(&[user("a"), assistant(1, vec![call("1")])], "a | call 1", Err(Parted::CallWithoutResult("1".into())));
+    }
+
+    /// What is checked piece by piece is what is checked message by message: lists of stretches of a history with others between.
+    #[test]
+    fn pairs_are_checked_in_any_list() {
+        let mut dice: u64 = 1;
+        let mut roll = |sides: usize| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(dice >> 33).expect("31 bits") % sides
+        };
+        let (mut good, mut bad) = (0, 0);
+        for round in 0..5_000 {
+            let mut history = History::default();
+            for _ in 0..roll(8) {
+                history.apply(&user("a"));
+                let ids: Vec<String> = (0..roll(4)).map(|n| n.to_string()).collect();
+                let text = (roll(2) == 0).then(|| ContentBlock::text("b"));
+                history.apply(&assistant(1, text.into_iter().chain(ids.iter().map(|id| call(id))).collect()));
+                // Now and then a result is missing.
+                ids.iter().filter(|_| roll(20) > 0).for_each(|id| history.apply(&result(1, id)));
+            }
+            let length = history.len();
+            let (mut segments, mut at) = (Vec::new(), 0);
+            while at < length {
+                let end = at + 1 + roll(length - at);
+                segments.push(Segment::Base { start: at, end });
+                at = end + roll(3).min(length - end) * roll(2);
+                let own: Vec<Message> = match roll(6) {
+                    0 => vec![Message::user_text("own")],
+                    1 => vec![Message::assistant(vec![call("0")]), results(&["0"])],
+                    2 => vec![Message::assistant(vec![call("x")])],
+                    3 => vec![results(&["0"])],
+                    _ => continue,
+                };
+                let own = own.into_iter().map(|message| Arc::new(ModelMessage::new(message, Origin::Edit)));
+                segments.push(Segment::Own(own.collect()));
+            }
+            let list = MessageList::from_segments(Arc::new(history), segments);
+            let expect = PairCheck::all(list.iter().map(|message| &message.message));
+            assert_eq!(list.check_pairs(), expect, "round {round}: {}", texts(&list));
+            *(if expect.is_ok() { &mut good } else { &mut bad }) += 1;
+        }
+        assert!(good > 500 && bad > 500, "{good} good ones, {bad} bad ones");
+    }
+
+    fn results(ids: &[&str]) -> Message {
+        let result = |id: &&str| {
+            ContentBlock::ToolResult(ToolResult {
+                call_id: (*id).to_owned(),
+                content: vec![ResultBlock::text("ok")],
+                is_error: false,
+                cache: None,
+            })
+        };
+        Message::user(ids.iter().map(result).collect())
     }
 
     #[test]
