@@ -219,8 +219,11 @@ impl Running<'_> {
         let mut out = format!("$ {}\n", self.normal.apply(&words.join(" ")));
         if invocation.prints_events() {
             let frame = if self.case.whole_frame { Frame::Whole } else { Frame::Names };
-            let events = transcript(outcome.stdout.lines(), frame);
-            out.push_str(&self.normal.apply(&if self.case.by_agent { by_agent(&events) } else { events }));
+            let mut lines: Vec<&str> = outcome.stdout.lines().collect();
+            if self.case.by_agent {
+                lines.sort_by_key(|line| agent_of(line));
+            }
+            out.push_str(&self.normal.apply(&transcript(lines, frame)));
         } else {
             out.push_str(&self.text(&outcome.stdout));
         }
@@ -246,16 +249,10 @@ impl Running<'_> {
     }
 }
 
-/// The lines of a transcript agent by agent, the others by name: which of several goes first is left to chance.
-fn by_agent(transcript: &str) -> String {
-    let agent =
-        |line: &str| line.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(agent, _)| agent.to_owned());
-    let mut agents: Vec<Option<String>> = vec![None];
-    agents.extend(transcript.lines().map(agent).filter(Option::is_some));
-    agents.sort();
-    agents.dedup();
-    let lines = agents.iter().flat_map(|wanted| transcript.lines().filter(move |line| agent(line) == *wanted));
-    lines.map(|line| format!("{line}\n")).collect()
+/// Whose event a line of standard output is.
+fn agent_of(line: &str) -> Option<String> {
+    let event: serde_json::Value = serde_json::from_str(line).ok()?;
+    event["agent"].as_str().map(str::to_owned)
 }
 
 /// A word as one would type it.

@@ -61,7 +61,7 @@ pub(crate) struct Children {
     /// How many are there.
     there: AtomicU32,
     left: Notify,
-    /// Held while one is made: children are made in the order of the calls.
+    /// Held while one is made: they are made one after the other, in the order in which they are asked for.
     making: OnceLock<Arc<tokio::sync::Mutex<()>>>,
 }
 

@@ -34,6 +34,7 @@ enum Then {
 #[serde(deny_unknown_fields)]
 struct Hire {
     prompt: String,
+    model: Option<String>,
     #[serde(default)]
     then: Then,
 }
@@ -68,11 +69,11 @@ impl ToolProvider for Foreman {
     }
 }
 
-fn work(prompt: &str) -> Task {
+fn work(prompt: &str, model: Option<String>) -> Task {
     Task {
         prompt: vec![ContentBlock::text(prompt)],
         start_from: StartFrom::Fresh,
-        model: None,
+        model,
         tools: None,
         system: None,
         max_steps: None,
@@ -80,7 +81,7 @@ fn work(prompt: &str) -> Task {
 }
 
 fn hire(args: Hire) -> Result<Outcome, Failure> {
-    let report = agents::run(&work(&args.prompt))?;
+    let report = agents::run(&work(&args.prompt, args.model))?;
     match args.then {
         Then::Answer => {}
         Then::Trap => panic!("foreman traps, as it was told to"),
@@ -127,7 +128,7 @@ impl ToolExecuteListener for Foreman {
             })?;
         }
         if self.config.asks_around.as_ref() == Some(&call.name) {
-            let told = match agents::run(&work("out of place")) {
+            let told = match agents::run(&work("out of place", None)) {
                 Ok(report) => report.text,
                 Err(failure) => format!("{}: {}", failure.code, failure.message),
             };
