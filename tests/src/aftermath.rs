@@ -43,22 +43,35 @@ impl Left {
     /// What a process did that went on with this log, which reads `after` now: nothing is lost or changed, what was owed was paid
     /// first, and every request is one that its log explains and every provider takes.
     pub fn gone_on(&self, after: &str, acted: &Acted) -> Result<Log, String> {
-        if !after.starts_with(&self.whole) {
-            return Err("what was in the log has changed".to_owned());
-        }
-        let log = Log::parse(&self.log.id, after)?;
+        let Left { log, torn, .. } = self.gone_on_for_a_while(after, acted)?;
         let known = self.log.entries.len();
         let mut problems = shape::check(&log, false);
-        problems.extend(repair::check(&self.log, &log));
+        problems.extend(repair::check(&self.log, &log, false));
         problems.extend(requests::check(&log, known, &acted.requests));
         problems.extend(stream::check(&log, Some(known), &acted.outcome.stdout));
-        problems.extend(acted.requests.iter().flat_map(provider::check));
-        let reason = log.entries.last().map(|entry| entry["data"]["reason"]["type"].clone());
-        if reason != Some("completed".into()) {
+        let reason =
+            log.entries.iter().rfind(|entry| entry["type"] == "turn/end").map(|end| &end["data"]["reason"]["type"]);
+        if reason != Some(&"completed".into()) {
             problems.push(format!("the last turn did not complete: {reason:?}"));
+        }
+        if !torn.is_empty() {
+            problems.push(format!("the last line is torn: {torn}"));
         }
         none_of(problems)?;
         Ok(log)
+    }
+
+    /// The same for a process that was killed in its turn.
+    pub fn gone_on_for_a_while(&self, after: &str, acted: &Acted) -> Result<Left, String> {
+        if !after.starts_with(&self.whole) {
+            return Err("what was in the log has changed".to_owned());
+        }
+        let left = Left::parse(&self.log.id, after)?;
+        left.holds_what_was_printed(self.log.entries.len(), &acted.outcome.stdout)?;
+        let mut problems = repair::check(&self.log, &left.log, true);
+        problems.extend(acted.requests.iter().filter(|request| request["by"] == "loop").flat_map(provider::check));
+        none_of(problems)?;
+        Ok(left)
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `killed-after` | ends it when the call is done |
 //! | `torn` | ends it when half of the bytes are written; for other calls as `kill` |
 //! | `full` | writes half of the bytes and says so, then there is no space, for good |
+//! | `broken` | writes half of the bytes and says so, then every call fails with `EIO`, for good |
 //! | `hang` | never returns |
 //! | `vanish` | does the call, then removes the file |
 //! | `ENOSPC`, `EDQUOT`, `EIO`, `EROFS` | the error; the first two only where space is needed |
@@ -25,7 +26,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use libc::{mode_t, off_t, size_t, ssize_t};
 
@@ -48,6 +49,7 @@ enum Fault {
     KilledAfter,
     Torn,
     Full,
+    Broken,
     Hang,
     Vanish,
     Error(c_int),
@@ -93,8 +95,8 @@ impl Call<'_> {
 
 static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
 static COUNT: AtomicU64 = AtomicU64::new(0);
-/// There was a [`Fault::Full`].
-static FULL: AtomicBool = AtomicBool::new(false);
+/// What every later call comes to, after a [`Fault::Full`] or [`Fault::Broken`]; 0 is none.
+static FOR_GOOD: AtomicI32 = AtomicI32::new(0);
 
 fn plan() -> Option<&'static Plan> {
     PLAN.get_or_init(read_plan).as_ref()
@@ -115,6 +117,7 @@ fn read_plan() -> Option<Plan> {
             "killed-after" => Fault::KilledAfter,
             "torn" => Fault::Torn,
             "full" => Fault::Full,
+            "broken" => Fault::Broken,
             "hang" => Fault::Hang,
             "vanish" => Fault::Vanish,
             // A fault that is misspelled must not look like a run without one.
@@ -147,8 +150,9 @@ fn faulty(call: Call<'_>, path: &[u8], do_it: impl FnOnce() -> ssize_t) -> ssize
         let line = [format!("{} {} ", call.name(), call.bytes()).as_bytes(), &path[plan.below.len()..], b"\n"].concat();
         append(log, &line);
     }
-    if FULL.load(Ordering::SeqCst) && call.needs_space() {
-        return fail(libc::ENOSPC);
+    let for_good = FOR_GOOD.load(Ordering::SeqCst);
+    if for_good != 0 {
+        return refused(&call, for_good, do_it);
     }
     let due = n == plan.at || plan.and_later && n > plan.at;
     match plan.fault.filter(|_| due) {
@@ -162,10 +166,8 @@ fn faulty(call: Call<'_>, path: &[u8], do_it: impl FnOnce() -> ssize_t) -> ssize
             call.half();
             die()
         }
-        Some(Fault::Full) => {
-            FULL.store(true, Ordering::SeqCst);
-            call.half().unwrap_or_else(|| if call.needs_space() { fail(libc::ENOSPC) } else { do_it() })
-        }
+        Some(Fault::Full) => half_and_then(&call, libc::ENOSPC, do_it),
+        Some(Fault::Broken) => half_and_then(&call, libc::EIO, do_it),
         Some(Fault::Hang) => hang(),
         Some(Fault::Vanish) => {
             let done = do_it();
@@ -174,9 +176,20 @@ fn faulty(call: Call<'_>, path: &[u8], do_it: impl FnOnce() -> ssize_t) -> ssize
             unsafe { libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, path.as_ptr(), 0) };
             done
         }
-        Some(Fault::Error(libc::ENOSPC | libc::EDQUOT)) if !call.needs_space() => do_it(),
-        Some(Fault::Error(error)) => fail(error),
+        Some(Fault::Error(error)) => refused(&call, error, do_it),
     }
+}
+
+/// Half of the call, and `error` for good.
+fn half_and_then(call: &Call<'_>, error: c_int, do_it: impl FnOnce() -> ssize_t) -> ssize_t {
+    FOR_GOOD.store(error, Ordering::SeqCst);
+    call.half().unwrap_or_else(|| refused(call, error, do_it))
+}
+
+/// The error; a call that needs no space is done where space is all that lacks.
+fn refused(call: &Call<'_>, error: c_int, do_it: impl FnOnce() -> ssize_t) -> ssize_t {
+    let lacks_space = error == libc::ENOSPC || error == libc::EDQUOT;
+    if lacks_space && !call.needs_space() { do_it() } else { fail(error) }
 }
 
 fn fail(error: c_int) -> ssize_t {

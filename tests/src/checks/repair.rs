@@ -6,25 +6,27 @@ use serde_json::{Value, json};
 
 use crate::log::Log;
 
-/// What is wrong with the log `after`, in which a later process went on where `before` had stopped; empty when nothing is.
-pub fn check(before: &Log, after: &Log) -> Vec<String> {
-    let owed = owed(before);
+/// What is wrong with the log `after`, in which a later process went on where `before` had stopped; empty when nothing is. `killed`:
+/// that process may have ended while it paid.
+pub fn check(before: &Log, after: &Log, killed: bool) -> Vec<String> {
     // Observers may answer what is repaired with entries of their own and with context.
     let of_plugins = |entry: &&Value| {
         entry["type"].as_str().is_some_and(|kind| kind.starts_with("plugin/"))
             || entry["type"] == "context/message" && entry["data"]["source"]["type"] == "plugin"
     };
-    let new = after.entries.iter().skip(before.entries.len()).filter(|entry| !of_plugins(entry));
-    let mut problems = Vec::new();
-    for (owed, paid) in owed.iter().zip(new.map(Some).chain(std::iter::repeat(None))) {
-        let found = paid.map_or_else(|| "nothing".to_owned(), |entry| outline(&entry["type"], &entry["data"]));
-        let expected = outline(&owed.0.into(), &owed.1);
+    let mut paid = after.entries.iter().skip(before.entries.len()).filter(|entry| !of_plugins(entry));
+    for (kind, data) in owed(before) {
+        let expected = outline(&kind.into(), &data);
+        let found = match paid.next() {
+            Some(entry) => outline(&entry["type"], &entry["data"]),
+            None if killed => return Vec::new(),
+            None => "nothing".to_owned(),
+        };
         if found != expected {
-            problems.push(format!("after seq {} {expected} was owed, found {found}", before.entries.len()));
-            return problems;
+            return vec![format!("after seq {} {expected} was owed, found {found}", before.entries.len())];
         }
     }
-    problems
+    Vec::new()
 }
 
 /// An entry without the words of a result, which are for the model.
@@ -112,4 +114,75 @@ fn streamed(entries: &[Value]) -> Vec<Value> {
             && block["text"].as_str().is_some_and(|text| !text.is_empty())
     };
     blocks.into_values().filter(says_something).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::fixture::{events, log};
+
+    /// The fixture, killed after so many entries, and how it went on.
+    fn check_repair(length: usize, paid: Vec<(&'static str, Value)>, killed: bool, expect: &[&str]) {
+        let mut all = events();
+        all.truncate(length);
+        let before = log(all.clone());
+        all.extend(paid);
+        let found = check(&before, &log(all), killed);
+        assert_eq!(found.len(), expect.len(), "{found:#?}");
+        for (found, expect) in found.iter().zip(expect) {
+            assert_eq!(found, expect);
+        }
+    }
+
+    fn result(code: &str) -> (&'static str, Value) {
+        let data = json!({"turn": 1, "step": 1, "callId": "c1", "content": [], "isError": true, "code": code});
+        ("tool/result", data)
+    }
+
+    fn end() -> Vec<(&'static str, Value)> {
+        let reason = json!({"type": "interrupted"});
+        vec![("step/end", json!({"turn": 1, "step": 1})), ("turn/end", json!({"turn": 1, "reason": reason}))]
+    }
+
+    #[test]
+    fn what_was_owed_is_good() {
+        let call = events()[7].clone();
+        check_repair(16, Vec::new(), false, &[]);
+        check_repair(1, Vec::new(), false, &[]);
+        check_repair(3, end(), false, &[]);
+        check_repair(8, [vec![result("outcome-unknown")], end()].concat(), false, &[]);
+        check_repair(7, [vec![call.clone(), result("not-started")], end()].concat(), false, &[]);
+        check_repair(7, vec![call], true, &[]);
+    }
+
+    #[test]
+    fn anything_else_is_found() {
+        let unknown = r#"tool/result {"turn":1,"step":1,"callId":"c1","isError":true,"code":"outcome-unknown"}"#;
+        let wrong = r#"tool/result {"turn":1,"step":1,"callId":"c1","isError":true,"code":"not-started"}"#;
+        check_repair(8, Vec::new(), false, &[&format!("after seq 8 {unknown} was owed, found nothing")]);
+        check_repair(
+            8,
+            vec![result("not-started")],
+            true,
+            &[&format!("after seq 8 {unknown} was owed, found {wrong}")],
+        );
+        let late = format!("after seq 8 {unknown} was owed, found step/end {{\"turn\":1,\"step\":1}}");
+        check_repair(8, end(), false, &[&late]);
+    }
+
+    #[test]
+    fn streamed_text_is_owed_unless_the_request_failed() {
+        let mut all = events();
+        all.truncate(4);
+        let chunk = |chunk: Value| ("assistant/chunk", json!({"turn": 1, "step": 1, "chunk": chunk}));
+        all.push(chunk(json!({"type": "reasoning-delta", "index": 0, "text": "h"})));
+        all.push(chunk(json!({"type": "reasoning-delta", "index": 0, "text": "m"})));
+        all.push(chunk(json!({"type": "block-start", "index": 1, "blockType": "text"})));
+        all.push(chunk(json!({"type": "tool-call-delta", "index": 2, "id": "c", "argumentsDelta": ""})));
+        let message =
+            json!({"turn": 1, "step": 1, "content": [{"type": "reasoning", "text": "hm"}], "interrupted": true});
+        assert_eq!(owed(&log(all.clone()))[0], ("assistant/message", message));
+        all.push(("request/failed", json!({"turn": 1, "step": 1, "attempt": 1, "code": "c", "message": "m"})));
+        assert_eq!(owed(&log(all)), end());
+    }
 }
