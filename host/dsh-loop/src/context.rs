@@ -12,6 +12,7 @@ use dsh_seam::ids::{AgentInfo, PluginName, StepRef};
 use dsh_seam::llm::{GenerateRequest, GenerateResponse, ModelRequest, RequestedBy};
 use dsh_seam::message::{Chunk, ContentBlock, FinishReason, Message};
 use dsh_seam::plugin::PluginContext;
+use dsh_seam::session::check_own_entry;
 use dsh_seam::subagents::{AgentReport, AgentTask};
 use dsh_seam::tools::{ApprovalRequest, Question, ToolContext, ToolDefinition, ToolInfo};
 use dsh_seam::view::MessageList;
@@ -22,11 +23,6 @@ use tokio_util::sync::CancellationToken;
 use crate::core::Core;
 use crate::inbox::Queued;
 use crate::stream::Assembly;
-
-/// Bytes of an entry's kind.
-const MAX_KIND_BYTES: usize = 128;
-/// Bytes of an entry's data, of a plugin's own.
-const MAX_DATA_BYTES: usize = 1024 * 1024;
 
 /// One plugin's context for one agent. It does not keep the agent alive.
 pub(crate) struct Context {
@@ -90,13 +86,7 @@ impl PluginContext for Context {
     }
 
     async fn append_log(&self, kind: &str, data: Value, depth: u32) -> Result<u64, Failure> {
-        check_kind(kind)?;
-        let bytes = data.to_string().len();
-        if bytes > MAX_DATA_BYTES {
-            return Err(Failure::invalid_argument(format!(
-                "the data has {bytes} bytes; at most {MAX_DATA_BYTES} are taken"
-            )));
-        }
+        check_own_entry(kind, data.to_string().len())?;
         let event = Event::Foreign(ForeignEvent { kind: format!("plugin/{}/{kind}", self.plugin), data });
         let entry = self.core()?.journal.append_whole(event, depth).await.map_err(|error| error.to_failure())?;
         Ok(entry.seq)
@@ -244,37 +234,4 @@ async fn collect(core: &Core, request: ModelRequest) -> Result<GenerateResponse,
         (Message::assistant(said), FinishReason::Error(failure))
     });
     Ok(GenerateResponse { message, usage, finish })
-}
-
-/// `kind` is lower-case words with `-`, joined by `/`, and not `state`, which the host writes itself.
-fn check_kind(kind: &str) -> Result<(), Failure> {
-    let word = |word: &str| {
-        word.starts_with(|c: char| c.is_ascii_lowercase())
-            && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-    };
-    if kind.len() > MAX_KIND_BYTES || kind == "state" || !kind.split('/').all(word) {
-        return Err(Failure::invalid_argument(format!(
-            "`{kind}` is no kind of entry: use lower-case words with `-`, joined by `/`, at most {MAX_KIND_BYTES} bytes, and not `state`"
-        )));
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_follow_the_rule() {
-        let check = |kind: &str, valid: bool| assert_eq!(check_kind(kind).is_ok(), valid, "{kind:?}");
-        check("note", true);
-        check("turn-count/total2", true);
-        check("state", false);
-        check("state/x", true);
-        check("", false);
-        check("a//b", false);
-        check("../x", false);
-        check("Upper", false);
-        check(&"a".repeat(129), false);
-    }
 }

@@ -266,6 +266,33 @@ pub fn wants(kinds: &[String], kind: &str) -> bool {
     })
 }
 
+/// Bytes of the kind of a plugin's own entry: a name, not a text.
+pub const MAX_OWN_KIND_BYTES: usize = 128;
+/// Bytes of its data: an entry is a note, not a store.
+pub const MAX_OWN_DATA_BYTES: usize = 1024 * 1024;
+
+/// Checks an entry that a plugin wants to append: its kind is lower-case words with `-`, joined by `/`, and not `state`, which the host
+/// writes itself.
+pub fn check_own_entry(kind: &str, data_bytes: usize) -> Result<(), Failure> {
+    let word = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+            && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    };
+    if kind.len() > MAX_OWN_KIND_BYTES || kind == "state" || !kind.split('/').all(word) {
+        let shown: String = kind.chars().take(MAX_OWN_KIND_BYTES).collect();
+        return Err(Failure::invalid_argument(format!(
+            "`{shown}` is no kind of entry: use lower-case words with `-`, joined by `/`, at most {MAX_OWN_KIND_BYTES} bytes, and not `state`"
+        )));
+    }
+    if data_bytes > MAX_OWN_DATA_BYTES {
+        return Err(Failure::new(
+            "limit",
+            format!("the entry's data has {data_bytes} bytes, an entry may have {MAX_OWN_DATA_BYTES}"),
+        ));
+    }
+    Ok(())
+}
+
 /// One section of the system prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
@@ -330,6 +357,23 @@ mod tests {
         check(&["tool/*"], "turn/end", false);
         check(&["assistant/chunk"], "assistant/chunk", true);
         check(&["*"], "assistant/chunk", true);
+    }
+
+    #[test]
+    fn own_entries_follow_the_rule() {
+        let check = |kind: &str, bytes: usize, expect: Result<(), &str>| {
+            let got = check_own_entry(kind, bytes).map_err(|failure| failure.code);
+            assert_eq!(got, expect.map_err(str::to_owned), "{kind:?} {bytes}");
+        };
+        check("note", 2, Ok(()));
+        check("turn-count/total2", 2, Ok(()));
+        check("2fast", 2, Ok(()));
+        check("state/x", 2, Ok(()));
+        for bad in ["state", "", "a//b", "../x", "Upper", "-a", &"a".repeat(129)] {
+            check(bad, 2, Err("invalid-argument"));
+        }
+        check("note", MAX_OWN_DATA_BYTES, Ok(()));
+        check("note", MAX_OWN_DATA_BYTES + 1, Err("limit"));
     }
 
     #[test]
