@@ -389,6 +389,31 @@ fn a_torn_line_of_our_own_is_cut_back() {
 }
 
 #[tokio::test]
+async fn a_log_that_is_no_longer_there_is_reported_by_the_flush() {
+    async fn check(harm: fn(&Path), expect: &str) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut session = files(dir.path()).create(new_session(Some("s"))).await.unwrap();
+        append(&mut session, &["start"]);
+        session.writer.flush().await.unwrap();
+        harm(&log(dir.path(), "s"));
+        append(&mut session, &["end"]);
+        let error = session.writer.flush().await.unwrap_err().to_string();
+        let (_, problem) = error.split_once("s.jsonl: ").unwrap_or_default();
+        assert_eq!(problem, expect, "{error}");
+    }
+    check(|log| fs::remove_file(log).unwrap(), "while it was open, it was removed or renamed").await;
+    check(|log| fs::remove_dir_all(log.parent().unwrap()).unwrap(), "while it was open, it was removed or renamed").await;
+    let replace = |log: &Path| {
+        fs::remove_file(log).unwrap();
+        fs::write(log, "").unwrap();
+    };
+    check(replace, "while it was open, another file took its place").await;
+    let lengthen = |log: &Path| fs::OpenOptions::new().write(true).open(log).unwrap().set_len(1_000).unwrap();
+    let expect = "while it was open, somebody else changed it: it has 1000 bytes where 393 were written";
+    check(lengthen, expect).await;
+}
+
+#[tokio::test]
 async fn a_name_of_ours_that_stayed_behind_is_no_log() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(".s.jsonl.01J.tmp"), text("s", &[(0, "start")])).unwrap();

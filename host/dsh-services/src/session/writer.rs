@@ -86,10 +86,11 @@ impl SessionWriter for FileWriter {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        let State::Open { file, dir, .. } = &self.state else { return Ok(()) };
-        let (file, dir) = (file.clone(), dir.clone());
+        let State::Open { file, index, dir } = &self.state else { return Ok(()) };
+        let (path, file, end, dir) = (self.path.clone(), file.clone(), index.end(), dir.clone());
         let flushed = tokio::task::spawn_blocking(move || {
             file.sync_data()?;
+            still_there(&path, &file, end)?;
             // The name of a new log is durable only with its folder.
             dir.map_or(Ok(()), |dir| File::open(dir)?.sync_all())
         });
@@ -113,6 +114,21 @@ impl SessionWriter for FileWriter {
             State::Broken => Ok(Vec::new()),
         }
     }
+}
+
+/// Fails when what was written would not be found again: the log at `path` is another file than `file`, or not `bytes` long.
+fn still_there(path: &Path, file: &File, bytes: u64) -> io::Result<()> {
+    let mine = file.metadata()?;
+    let problem = match fs::metadata(path) {
+        Ok(there) if (there.dev(), there.ino()) != (mine.dev(), mine.ino()) => "another file took its place".to_owned(),
+        Ok(there) if there.len() != bytes => {
+            format!("somebody else changed it: it has {} bytes where {bytes} were written", there.len())
+        }
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "it was removed or renamed".to_owned(),
+        Err(error) => return Err(error),
+    };
+    Err(io::Error::other(format!("while it was open, {problem}")))
 }
 
 /// Makes the log at `path` with all of `buffer` and `line`, locked before it can be seen; the index of what was in the buffer. `replace`:
