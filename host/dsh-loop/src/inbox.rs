@@ -86,7 +86,7 @@ pub enum Cause {
 #[derive(Debug, Default)]
 pub struct TurnToken {
     token: CancellationToken,
-    cause: Mutex<Option<Cause>>,
+    cause: std::sync::Mutex<Option<Cause>>,
 }
 
 impl TurnToken {

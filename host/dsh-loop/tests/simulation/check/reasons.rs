@@ -1,0 +1,111 @@
+//! Why turns ended: disposed before aborted before error, and the first abort of all.
+
+use super::{Verdict, at, ensure, made_at};
+use crate::record::Record;
+use crate::run::Life;
+
+/// What is known of a turn from outside.
+#[derive(Default)]
+struct Turn<'a> {
+    /// Aborts between the end of the turn before and this one's first message: they may have met this turn or none.
+    maybe: Vec<&'a str>,
+    /// Aborts since.
+    surely: Vec<&'a str>,
+    /// Aborts before the last step of it was closed: the turn cannot have ended otherwise.
+    before_step_end: bool,
+    begun: bool,
+    opened: bool,
+    steps: u32,
+    failed: bool,
+    disposed_first: bool,
+}
+
+/// The reason of each turn is the strongest of what happened to it.
+pub fn strongest(life: &Life) -> Verdict {
+    let mut turn = Turn::default();
+    let mut disposals: Vec<&str> = Vec::new();
+    let mut disposed = false;
+    for (place, record) in life.records.iter().enumerate().skip(made_at(life)) {
+        match record.kind.as_str() {
+            "abort" => {
+                let reason = record.data.as_str().unwrap_or_default();
+                if turn.begun { turn.surely.push(reason) } else { turn.maybe.push(reason) }
+            }
+            "dispose" => disposals.push(record.data.as_str().unwrap_or_default()),
+            "agent/status" if record.text("status") == "disposed" => {
+                disposed = true;
+                turn.disposed_first = !turn.failed;
+            }
+            "agent/status" if record.text("status") == "running" => turn.begun = true,
+            "user/message" => turn.begun = true,
+            "turn/start" => (turn.begun, turn.opened) = (true, true),
+            "step/end" => {
+                turn.before_step_end = !turn.surely.is_empty();
+                turn.steps += 1;
+            }
+            "error" => turn.failed = true,
+            "turn/end" => {
+                judge(&turn, disposed, &disposals, record)
+                    .map_err(|problem| format!("{problem} at {}", at(place, record)))?;
+                turn = Turn::default();
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn judge(turn: &Turn<'_>, disposed: bool, disposals: &[&str], record: &Record) -> Verdict {
+    let reason = &record.data["reason"];
+    let (kind, said) = (reason["type"].as_str().unwrap_or_default(), reason["reason"].as_str().unwrap_or_default());
+    let due = if turn.failed {
+        Some("error")
+    } else if disposed {
+        Some("disposed")
+    } else if turn.before_step_end || (turn.steps == 0 && !turn.surely.is_empty()) {
+        Some("aborted")
+    } else {
+        None
+    };
+    ensure(due.is_none_or(|due| due == kind), || format!("{due:?} is stronger"))?;
+    match kind {
+        "aborted" => {
+            let legal = turn.maybe.contains(&said) || turn.surely.first() == Some(&said);
+            ensure(legal, || format!("aborts: {:?}, then {:?}", turn.maybe, turn.surely))
+        }
+        "disposed" => {
+            // Losing the owner is a dispose too, and so is a failed write.
+            let legal = disposals.contains(&said) || said == "owner dropped";
+            ensure(disposed && legal, || format!("disposals: {disposals:?}"))
+        }
+        "error" => ensure(turn.failed, || "no error was logged".into()),
+        "interrupted" => Err("only a repair says so".into()),
+        _ => Ok(()),
+    }
+}
+
+/// A step that is aborted before its answer or its tools are done reads no steering, nor does its turn any more.
+pub fn abort_reads_nothing(life: &Life) -> Verdict {
+    let (mut unfinished, mut aborted, mut begun) = (false, false, false);
+    let (mut calls, mut results) = (0, 0);
+    for (place, record) in life.records.iter().enumerate().skip(made_at(life)) {
+        match record.kind.as_str() {
+            "step/start" => (unfinished, begun, calls, results) = (true, true, 0, 0),
+            "assistant/message" => {
+                let blocks = record.data["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+                calls = blocks.iter().filter(|block| block["type"] == "tool-call").count();
+                unfinished = calls > 0;
+            }
+            "tool/result" => {
+                results += 1;
+                unfinished = results < calls;
+            }
+            "abort" => aborted |= begun && unfinished,
+            "agent/status" if record.text("status") == "disposed" => aborted |= begun && unfinished,
+            "turn/end" => (unfinished, aborted, begun) = (false, false, false),
+            "steering/message" => ensure(!aborted, || at(place, record))?,
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! The whole agent under a seeded scheduler with faults at every await: see the README.md of this folder.
+
+mod chance;
+mod chaos;
+mod check;
+mod model;
+mod plan;
+mod plugins;
+mod record;
+mod run;
+mod services;
+
+use std::collections::BTreeMap;
+
+use run::Life;
+
+/// Seeds of a run of the tests.
+const SEEDS: u64 = 3_000;
+/// How many seeds, if not [`SEEDS`].
+const HOW_MANY: &str = "DSH_SEEDS";
+/// The one seed to run, with its whole story.
+const ONE: &str = "DSH_SEED";
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|value| value.parse().expect("a number"))
+}
+
+/// A seed that does not keep an invariant.
+struct Problem {
+    seed: u64,
+    violations: Vec<String>,
+    story: String,
+}
+
+/// What is wrong with a seed, with all that is needed to see why.
+fn problem(seed: u64) -> Option<Problem> {
+    let lives = run::run(seed);
+    let (mut violations, mut story) = (Vec::new(), String::new());
+    for (at, life) in lives.iter().enumerate() {
+        let found = check::violations(life);
+        if !found.is_empty() {
+            violations.extend(found);
+            story.push_str(&format!("agent {} of {}: {}\n", at + 1, lives.len(), life.story()));
+        }
+    }
+    (!violations.is_empty()).then_some(Problem { seed, violations, story })
+}
+
+/// How often each invariant was violated and by which seeds, and the shortest story of all.
+fn report(problems: &[Problem]) -> String {
+    let mut by_name: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for problem in problems {
+        for violation in &problem.violations {
+            by_name.entry(violation.split(": ").next().unwrap_or_default()).or_default().push(problem.seed);
+        }
+    }
+    let table: Vec<String> = by_name
+        .iter()
+        .map(|(name, seeds)| format!("{:>5} × {name}: seeds {:?} …", seeds.len(), &seeds[..seeds.len().min(5)]))
+        .collect();
+    let Some(shortest) = problems.iter().min_by_key(|problem| problem.story.len()) else { return String::new() };
+    format!(
+        "{}\n\nthe shortest: seed {}; to run it again: DSH_SEED={} cargo test -p dsh-loop --test simulation every_seed\n{}\n\n{}\n",
+        shortest.story,
+        shortest.seed,
+        shortest.seed,
+        shortest.violations.join("\n"),
+        table.join("\n"),
+    )
+}
+
+#[test]
+fn every_seed_keeps_every_invariant() {
+    let seeds: Vec<u64> = match number(ONE) {
+        Some(seed) => {
+            run::run(seed).iter().for_each(|life| println!("{}\n", life.story()));
+            vec![seed]
+        }
+        None => (0..number(HOW_MANY).unwrap_or(SEEDS)).collect(),
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let problems: Vec<Problem> = std::thread::scope(|scope| {
+        let run =
+            |thread: usize| seeds[thread..].iter().step_by(threads).copied().filter_map(problem).collect::<Vec<_>>();
+        let running: Vec<_> = (0..threads.min(seeds.len())).map(|thread| scope.spawn(move || run(thread))).collect();
+        running.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    assert!(problems.is_empty(), "{}", report(&problems));
+}
+
+#[test]
+fn a_seed_gives_the_same_transcript_twice() {
+    for seed in 0..50 {
+        let story = |lives: Vec<Life>| lives.iter().map(Life::story).collect::<String>();
+        assert_eq!(story(run::run(seed)), story(run::run(seed)), "seed {seed}");
+    }
+}

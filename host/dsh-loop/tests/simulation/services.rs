@@ -1,0 +1,176 @@
+//! The services around an agent: a log that breaks, a clock that goes back, a person who may not answer, a reader that is slow.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dsh_seam::Failure;
+use dsh_seam::event::{ApprovalAnswer, ApprovalAsked, ApprovalBy, Emitted, Entry};
+use dsh_seam::ids::{AgentId, AgentInfo, SessionId};
+use dsh_seam::plugin::EventSink;
+use dsh_seam::services::Clock;
+use dsh_seam::session::{
+    NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions, SharedReplay,
+};
+use dsh_seam::tools::{Approver, ProcessCommand, ProcessExit, Processes, Profile};
+use dsh_services::session::MemorySessions;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::chaos::Chaos;
+use crate::plan::Fault;
+use crate::record::Record;
+
+/// Longer than any deadline there is.
+const FOREVER: Duration = Duration::from_secs(100);
+
+/// A clock that sometimes goes back.
+pub struct AnyClock {
+    chaos: Arc<Chaos>,
+    start: tokio::time::Instant,
+}
+
+impl AnyClock {
+    pub fn new(chaos: Arc<Chaos>) -> Self {
+        Self { chaos, start: tokio::time::Instant::now() }
+    }
+}
+
+impl Clock for AnyClock {
+    fn now_ms(&self) -> u64 {
+        let now = 1_000_000 + u64::try_from(self.start.elapsed().as_millis()).expect("short");
+        if self.chaos.strikes(Fault::ClockGoesBack, "clock") { now - 10_000 } else { now }
+    }
+}
+
+/// Sessions in memory whose writer fails.
+pub struct AnySessions {
+    pub inner: MemorySessions,
+    pub chaos: Arc<Chaos>,
+}
+
+impl AnySessions {
+    fn writing(&self, mut session: OpenSession) -> OpenSession {
+        session.writer = Box::new(AnyWriter { inner: session.writer, chaos: self.chaos.clone() });
+        session
+    }
+}
+
+#[async_trait]
+impl Sessions for AnySessions {
+    async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError> {
+        self.inner.create(new).await.map(|session| self.writing(session))
+    }
+    async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
+        self.inner.open(id, agent, replay).await.map(|session| self.writing(session))
+    }
+    async fn fork(
+        &self,
+        id: &SessionId,
+        at: Option<u64>,
+        agent: &AgentId,
+        lineage: &[AgentId],
+        replay: SharedReplay,
+    ) -> Result<OpenSession, SessionError> {
+        self.inner.fork(id, at, agent, lineage, replay).await.map(|session| self.writing(session))
+    }
+    async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
+        self.inner.newest(agent, workspace).await
+    }
+    async fn list(&self) -> Result<Vec<SessionSummary>, SessionError> {
+        self.inner.list().await
+    }
+    async fn replay(
+        &self,
+        id: &SessionId,
+        salvage: bool,
+        replay: SharedReplay,
+    ) -> Result<(SessionHeader, Vec<String>), SessionError> {
+        self.inner.replay(id, salvage, replay).await
+    }
+}
+
+struct AnyWriter {
+    inner: Box<dyn SessionWriter>,
+    chaos: Arc<Chaos>,
+}
+
+#[async_trait]
+impl SessionWriter for AnyWriter {
+    fn append(&mut self, entry: &Entry) -> io::Result<()> {
+        if self.chaos.strikes(Fault::AppendFails, "append") {
+            return Err(io::Error::other("no space left"));
+        }
+        self.inner.append(entry)
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.chaos.note("flush", Value::Null);
+        self.chaos.point("flush").await;
+        if self.chaos.strikes(Fault::FlushHangs, "flush") {
+            std::future::pending::<()>().await;
+        }
+        if self.chaos.strikes(Fault::FlushFails, "flush") {
+            return Err(io::Error::other("the disk is gone"));
+        }
+        self.inner.flush().await
+    }
+
+    fn read(&mut self, start: u64, limit: u32, max_bytes: usize) -> io::Result<Vec<Entry>> {
+        self.inner.read(start, limit, max_bytes)
+    }
+}
+
+/// A person who may answer.
+pub struct AnyApprover(pub Arc<Chaos>);
+
+#[async_trait]
+impl Approver for AnyApprover {
+    async fn decide(&self, _: &AgentInfo, _: &ApprovalAsked) -> (ApprovalAnswer, ApprovalBy) {
+        self.0.point("approver").await;
+        if self.0.strikes(Fault::NobodyAnswers, "approver") {
+            std::future::pending::<()>().await;
+        }
+        let answers =
+            [ApprovalAnswer::AllowOnce, ApprovalAnswer::AllowOnce, ApprovalAnswer::AllowAlways, ApprovalAnswer::Deny];
+        (self.0.pick(&answers), ApprovalBy::Person)
+    }
+}
+
+/// Writes the transcript; whoever reads it may be slow.
+pub struct Sink(pub Arc<Chaos>);
+
+#[async_trait]
+impl EventSink for Sink {
+    fn emit(&self, emitted: &Emitted) {
+        self.0.transcript.add(Record::shown(emitted));
+    }
+
+    async fn settled(&self, emitted: &Emitted) {
+        let place = format!("settled {}", emitted.kind());
+        self.0.point(&place).await;
+        if self.0.strikes(Fault::SinkIsSlow, &place) {
+            tokio::time::sleep(FOREVER).await;
+        }
+    }
+}
+
+/// No programs here.
+pub struct NoProcesses;
+
+#[async_trait]
+impl Processes for NoProcesses {
+    async fn run(
+        &self,
+        _: ProcessCommand,
+        _: &Profile,
+        _: &[String],
+        _: &CancellationToken,
+    ) -> Result<ProcessExit, Failure> {
+        Err(Failure::new("not-available", "no processes here"))
+    }
+    fn enforceable(&self, _: &Profile) -> Result<(), Failure> {
+        Ok(())
+    }
+}
