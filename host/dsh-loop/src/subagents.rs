@@ -248,17 +248,14 @@ impl Tending {
                 return Err(failure);
             }
         };
-        let sent = match self.is_over() {
-            true => Err(Failure::aborted()),
-            false => child.send(prompt.content, prompt.source),
-        };
-        let over = match &sent {
-            Err(_) => self.is_over(),
-            Ok(()) => tokio::select! {
-                biased;
-                () = self.over() => true,
-                () = child.idle() => false,
-            },
+        if let Err(failure) = child.send(prompt.content, prompt.source) {
+            child.dispose(DONE).await;
+            return Err(failure);
+        }
+        let over = tokio::select! {
+            biased;
+            () = self.over() => true,
+            () = child.idle() => false,
         };
         let reason = if over { self.end_early(&child).await } else { DONE.to_owned() };
         child.dispose(&reason).await;
@@ -266,7 +263,7 @@ impl Tending {
             let message = format!("the sub-agent `{}` was stopped because the turn was aborted", child.id());
             return Err(Failure::new("aborted", message));
         }
-        sent.map(|()| heard.report(&child))
+        Ok(heard.report(&child))
     }
 
     /// Makes the child under the parent's next number whose id is free.
@@ -290,10 +287,6 @@ impl Tending {
                 }
             }
         }
-    }
-
-    fn is_over(&self) -> bool {
-        self.cancelled.is_cancelled() || self.parent.life.is_cancelled() || self.call_ended.is_cancelled()
     }
 
     /// Returns when the work is not wanted any more.
@@ -370,19 +363,19 @@ impl Heard {
 }
 
 impl Said {
-    /// Takes an event of the child into account. What a repair closes is not the child's own.
+    /// Takes an event of the child into account. The end of a turn that a fork's repair closes is followed by that of the child's own.
     fn hear(&mut self, event: &Event) {
         match event {
             Event::TurnStart(_) => self.turns += 1,
             Event::StepStart(_) => self.steps += 1,
             Event::Usage(data) => self.usage = self.usage.plus(data.usage),
-            Event::AssistantMessage(data) if self.turns > 0 => {
+            Event::AssistantMessage(data) => {
                 let text: String = data.content.iter().filter_map(ContentBlock::as_text).collect();
                 if !text.trim().is_empty() {
                     self.text = text;
                 }
             }
-            Event::TurnEnd(data) if self.turns > 0 => self.reason = Some(data.reason.clone()),
+            Event::TurnEnd(data) => self.reason = Some(data.reason.clone()),
             _ => {}
         }
     }

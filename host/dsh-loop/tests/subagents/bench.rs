@@ -17,7 +17,8 @@ use dsh_seam::message::{Chunk, ContentBlock, FinishReason, ToolCall};
 use dsh_seam::plugin::{Attached, EventSink, Plugin, PluginContext};
 use dsh_seam::services::{Services, SystemClock};
 use dsh_seam::session::{
-    NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions, SharedReplay,
+    NewSession, Observer, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions,
+    SharedReplay,
 };
 use dsh_seam::subagents::{AgentTask, StartFrom};
 use dsh_seam::tools::{
@@ -320,11 +321,36 @@ impl Listener<ToolsExecute> for Narrows {
     }
 }
 
-/// Sessions whose writer fails for one agent from its n-th entry on.
+/// Sends a message to the agent it is attached to when a turn starts, if another agent made it.
+pub struct SpeaksToItself {
+    context: Arc<dyn PluginContext>,
+    kinds: Vec<String>,
+}
+
+impl SpeaksToItself {
+    pub fn new(context: Arc<dyn PluginContext>) -> Self {
+        Self { context, kinds: vec!["turn/start".into()] }
+    }
+}
+
+#[async_trait]
+impl Observer for SpeaksToItself {
+    fn kinds(&self) -> &[String] {
+        &self.kinds
+    }
+    async fn on_entries(&self, _entries: &[Arc<Entry>], _depth: u32) -> Result<(), PluginError> {
+        if !self.context.agent().lineage.is_empty() {
+            self.context.send(vec![ContentBlock::text("and more")]).await.expect("there is room");
+        }
+        Ok(())
+    }
+}
+
+/// Sessions whose writer fails for one agent from its n-th entry on; none: it gets no session at all.
 struct Failing {
     inner: MemorySessions,
     agent: AgentId,
-    at: u64,
+    at: Option<u64>,
 }
 
 struct FailingWriter(Box<dyn SessionWriter>, u64);
@@ -347,8 +373,10 @@ impl Sessions for Failing {
     async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError> {
         let fails = new.agent == self.agent;
         let mut session = self.inner.create(new).await?;
-        if fails {
-            session.writer = Box::new(FailingWriter(session.writer, self.at));
+        match self.at {
+            Some(at) if fails => session.writer = Box::new(FailingWriter(session.writer, at)),
+            None if fails => return Err(SessionError::Locked(session.header.id)),
+            _ => {}
         }
         Ok(session)
     }
@@ -416,8 +444,8 @@ impl Bench {
         self
     }
 
-    /// The log of `agent` cannot be written from its entry `at` on.
-    pub fn failing(mut self, agent: &str, at: u64) -> Self {
+    /// The log of `agent` cannot be written from its entry `at` on; none: it cannot be made.
+    pub fn failing(mut self, agent: &str, at: Option<u64>) -> Self {
         let agent = AgentId::new(agent).expect("valid");
         self.sessions = Arc::new(Failing { inner: MemorySessions::new(Arc::new(SystemClock)), agent, at });
         self
@@ -476,7 +504,15 @@ impl Bench {
 
     /// What was shown so far: the events that the tests are about.
     pub fn transcript(&self) -> String {
-        let shown = ["user/message", "turn/end", "tool/call", "tool/result", "agent/status disposed", "agent/disposed"];
+        let shown = [
+            "user/message",
+            "turn/end",
+            "tool/call",
+            "tool/result",
+            "agent/status disposed",
+            "agent/disposed",
+            "agent/dropped",
+        ];
         let lines = self.recorder.lines.lock().expect("not poisoned");
         let about = |line: &&String| {
             let event = line.split_once(' ').map_or("", |(_, event)| event);

@@ -6,11 +6,11 @@ mod bench;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench::{Answer, Bench, Narrows, plugin};
+use bench::{Answer, Bench, Narrows, SpeaksToItself, plugin};
 use dsh_seam::ids::AgentId;
 use dsh_seam::plugin::Attached;
 use dsh_seam::services::Agents;
-use dsh_seam::tools::Profile;
+use dsh_seam::tools::{Outcome, Profile};
 use futures::FutureExt;
 
 use Answer::{Hangs, Text};
@@ -315,12 +315,68 @@ async fn a_tool_that_will_not_stop_is_not_waited_for_beyond_the_bounds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_child_whose_log_cannot_be_written_is_a_report_and_the_parent_goes_on() {
-    for at in [0, 3] {
+    for at in [Some(0), Some(3)] {
         let bench = Bench::new(&[("main", &[task(r#"{"prompt":"a"}"#), Text("so")]), ("main.1", &[Text("1")])]);
         let transcript = bench.failing("main.1", at).run().await;
         assert_eq!(results(&transcript), ["ok: Error"], "{transcript}");
         assert!(transcript.contains("main turn/end completed"), "{transcript}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_cannot_be_made_does_not_count() {
+    let two = Answer::Calls(vec![("task", r#"{"prompt":"a"}"#), ("task", r#"{"prompt":"b"}"#)]);
+    let mut bench = Bench::new(&[("main", &[two, Text("so")]), ("main.2", &[Text("2")])]).failing("main.1", None);
+    bench.options.max_sub_agents = 1;
+    let transcript = bench.run().await;
+    let results = results(&transcript);
+    assert!(results[0].starts_with("not-available: the sub-agent could not be made: session"), "{results:?}");
+    assert_eq!(results[1..], ["ok: Completed 2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_child_has_queued_is_dropped_with_it() {
+    let bench = Bench::new(&[("main", &[task(r#"{"prompt":"a"}"#)]), ("main.1", &[Hangs("so far"), Text("never")])])
+        .with(plugin("talker", |context| Attached {
+            observer: Some(Arc::new(SpeaksToItself::new(context))),
+            ..Attached::default()
+        }))
+        .on("main.1 assistant/chunk", |main| async move { main.abort("enough") }.boxed());
+    check(
+        &bench.run().await,
+        "
+        main user/message user go
+        main tool/call
+        main.1 user/message agent a
+        main.1 agent/dropped
+        main.1 turn/end aborted enough
+        main.1 agent/status disposed
+        main.1 agent/disposed
+        main tool/result c1 aborted: the sub-agent `main.1` was stopped because the turn was aborted
+        main turn/end aborted enough
+        main agent/status disposed
+        main agent/disposed",
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_outside_of_a_turn_has_children_too_and_the_agent_waits_for_them() {
+    let narrows = plugin("sandbox", |_| {
+        let profile = Profile { timeout_ms: Some(1_000), ..Profile::unrestricted() };
+        Attached { execute: Some(Arc::new(Narrows { tool: "task", profile })), ..Attached::default() }
+    });
+    let stubborn = Answer::Calls(vec![("wait", r#"{"ms":3000}"#)]);
+    let bench = Bench::new(&[("main.1", &[Text("1")]), ("main.2", &[stubborn])]).with(narrows);
+    let agent = bench.create().await;
+    let good = agent.call_tool("task", r#"{"prompt":"a"}"#).await.expect("the log can be written").outcome;
+    assert_eq!(good, Outcome::text("Completed 1"));
+    let late = agent.call_tool("task", r#"{"prompt":"b","fork":true}"#).await.expect("the log can be written").outcome;
+    assert_eq!(late.code.as_deref(), Some("timed-out"));
+    agent.dispose("done").await;
+    bench.nothing_is_left().await;
+    let transcript = bench.transcript();
+    let ends: Vec<&str> = transcript.lines().filter(|line| line.ends_with("agent/disposed")).collect();
+    assert_eq!(ends, ["main.1 agent/disposed", "main.2 agent/disposed", "main agent/disposed"]);
 }
 
 #[tokio::test(start_paused = true)]
