@@ -285,3 +285,33 @@ impl<R: Read> Read for Optional<R> {
         self.0.as_mut().map_or(Ok(0), |inner| inner.read(buffer))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_keeps_one_place_for_many_bytes() {
+        let mut index = LineIndex::new(100, 0);
+        (0..1_000_000).for_each(|_| index.push(200));
+        assert_eq!((index.entries(), index.end()), (1_000_000, 200_000_100));
+        assert!(index.marks.len() < 200_000_100 / 60_000, "{}", index.marks.len());
+        for seq in [0, 1, 327, 328, 329, 500_000, 999_999] {
+            let (offset, skip) = index.find(seq).unwrap();
+            assert_eq!(offset + 200 * skip, 100 + 200 * seq);
+            assert!(skip * 200 <= BYTES_PER_MARK, "{skip}");
+        }
+        assert_eq!(index.find(1_000_000), None);
+        index.cut(400, 100 + 200 * 400);
+        assert_eq!((index.find(399).map(|(offset, skip)| offset + 200 * skip), index.find(400)), (Some(79_900), None));
+    }
+
+    #[test]
+    fn a_line_longer_than_a_mark_has_one_of_its_own() {
+        let mut index = LineIndex::new(0, 7);
+        [3 * BYTES_PER_MARK, 10, BYTES_PER_MARK, 10].into_iter().for_each(|bytes| index.push(bytes));
+        let found: Vec<_> = (6..12).map(|seq| index.find(seq)).collect();
+        let (first, next) = (3 * BYTES_PER_MARK, 4 * BYTES_PER_MARK + 10);
+        assert_eq!(found, [None, Some((0, 0)), Some((first, 0)), Some((first, 1)), Some((next, 0)), None]);
+    }
+}

@@ -4,9 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use dsh_seam::session::{SessionError, Sessions};
+use dsh_seam::SessionId;
+use dsh_seam::event::Entry;
+use dsh_seam::session::{Replay, SessionError, Sessions};
 
 use super::testing::*;
 use super::{FileSessions, MemorySessions, Unsaved};
@@ -402,7 +404,8 @@ async fn a_log_that_is_no_longer_there_is_reported_by_the_flush() {
         assert_eq!(problem, expect, "{error}");
     }
     check(|log| fs::remove_file(log).unwrap(), "while it was open, it was removed or renamed").await;
-    check(|log| fs::remove_dir_all(log.parent().unwrap()).unwrap(), "while it was open, it was removed or renamed").await;
+    check(|log| fs::remove_dir_all(log.parent().unwrap()).unwrap(), "while it was open, it was removed or renamed")
+        .await;
     let replace = |log: &Path| {
         fs::remove_file(log).unwrap();
         fs::write(log, "").unwrap();
@@ -423,16 +426,119 @@ async fn a_name_of_ours_that_stayed_behind_is_no_log() {
     assert_eq!(files(dir.path()).list().await.unwrap().len(), 1);
 }
 
-/// A guard against parsing twice or line-wise reading: in the dev profile too, opening is quick.
+/// Entries of which a few dozen fill what the index has one place for.
+fn long_words(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("n{number}{}", "x".repeat(number * 37 % 3_000))).collect()
+}
+
+/// Every stretch of a log that is partly in a file and partly not, and of its copies, is what was written.
 #[tokio::test]
-async fn a_large_log_opens_quickly() {
+async fn entries_are_found_wherever_they_are() {
     let dir = tempfile::tempdir().unwrap();
-    let lines: Vec<(u64, &str)> = (0..50_000).map(|seq| (seq, "step")).collect();
-    fs::write(log(dir.path(), "s"), text("s", &lines)).unwrap();
-    let before = std::time::Instant::now();
-    let session = open(dir.path(), "s").await.unwrap();
-    let took = before.elapsed();
-    eprintln!("opened 50,000 entries in {took:?}");
-    assert_eq!(session.entries.len(), 50_000);
-    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    let all = long_words(150);
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    made(dir.path(), "s", &all[..120]).await;
+    let (saved, unsaved) = (files(dir.path()), Unsaved::new(files(dir.path())));
+    append(&mut opened(&unsaved, "s").await.unwrap(), &all[120..]);
+    append(&mut opened(&saved, "s").await.unwrap(), &all[120..]);
+    let check = |mut session: Opened, count: usize| {
+        assert_eq!(words(&session.entries), all[..count].join(" "));
+        for start in 0..=count {
+            let (limit, end) = (u32::try_from(1 + start % 40).unwrap(), (start + 1 + start % 40).min(count));
+            let read = session.writer.read(start as u64, limit, usize::MAX).unwrap();
+            assert_eq!(words(&read), all[start..end].join(" "), "{count} entries, from {start}");
+            assert!(read.iter().all(|entry| entry.session == session.header.id));
+        }
+        append(&mut session, &["more"]);
+        assert_eq!(words(&session.writer.read(count as u64, 9, 1).unwrap()), "more");
+        session.header.id
+    };
+    for sessions in [&unsaved as &dyn Sessions, &saved] {
+        for at in [0, 1, 20, 41, 42, 43, 80, 118, 119, 120, 121, 149] {
+            let copy = forked(sessions, "s", Some(at as u64), ("main", &[])).await.unwrap();
+            let id = check(copy, at + 1);
+            let again = forked(sessions, id.as_str(), Some(at as u64 / 2), ("main", &[])).await.unwrap();
+            check(again, at / 2 + 1);
+            assert_eq!(opened(sessions, id.as_str()).await.unwrap().entries.len(), at + 2, "and one more");
+        }
+    }
+    check(opened(&unsaved, "s").await.unwrap(), 150);
+    check(opened(&saved, "s").await.unwrap(), 150);
+}
+
+#[tokio::test]
+async fn a_line_that_no_event_can_be_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = "x".repeat(super::MAX_LINE_BYTES + 1);
+    fs::write(log(dir.path(), "s"), text("s", &[(0, "start"), (1, &long)])).unwrap();
+    let told = refused(dir.path(), "s").await;
+    assert!(told.starts_with("session `s`, line 3: it is longer than 33554432 bytes"), "{told}");
+}
+
+/// Compares what it is shown with what was written, and keeps nothing.
+struct Compares {
+    id: SessionId,
+    next: u64,
+}
+
+/// What entry `seq` of the long session is.
+fn long_entry(id: &SessionId, seq: u64) -> Entry {
+    match seq % 50 {
+        0 => entry(id, seq, "start"),
+        1 => entry(id, seq, "step"),
+        49 => entry(id, seq, "end"),
+        _ => entry(id, seq, if seq % 3 == 0 { "\u{e4} \"note\"\n" } else { "note" }),
+    }
+}
+
+impl Replay for Compares {
+    fn entry(&mut self, entry: Entry) {
+        assert_eq!(entry, long_entry(&self.id, self.next));
+        self.next += 1;
+    }
+}
+
+#[tokio::test]
+async fn a_long_session_is_what_was_written() {
+    const ENTRIES: u64 = 200_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (sessions, name) = (files(dir.path()), id("s"));
+    let mut session = sessions.create(new_session(Some("s"))).await.unwrap();
+    for seq in 0..ENTRIES {
+        session.writer.append(&long_entry(&name, seq)).unwrap();
+    }
+    drop(session);
+    let seen = Arc::new(Mutex::new(Compares { id: name.clone(), next: 0 }));
+    let mut session = sessions.open(&name, &agent("main"), seen.clone()).await.unwrap();
+    assert_eq!(seen.lock().unwrap().next, ENTRIES);
+    for at in (0..ENTRIES).step_by(9_973).chain([ENTRIES - 1]) {
+        assert_eq!(session.writer.read(at, 1, usize::MAX).unwrap(), [long_entry(&name, at)]);
+    }
+    let more = long_entry(&name, ENTRIES);
+    session.writer.append(&more).unwrap();
+    assert_eq!(session.writer.read(ENTRIES, 9, usize::MAX).unwrap(), [more]);
+    let listed = sessions.list().await.unwrap();
+    assert_eq!((listed[0].entries, listed[0].last_time_ms), (ENTRIES + 1, 2_000 + ENTRIES));
+    let copy = Arc::new(Mutex::new(Compares { id: name.clone(), next: 0 }));
+    let error = sessions.fork(&name, Some(ENTRIES + 1), &agent("main"), &[], Arc::new(Mutex::new(()))).await.err();
+    assert!(matches!(error, Some(SessionError::BadFork { .. })));
+    sessions.replay(&name, false, copy.clone()).await.unwrap();
+    assert_eq!(copy.lock().unwrap().next, ENTRIES + 1);
+}
+
+#[tokio::test]
+async fn a_bad_line_is_found_wherever_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let lines: Vec<(u64, &str)> = (0..3_000).map(|seq| (seq, "step")).collect();
+    let good = text("s", &lines);
+    for at in [1, 1_500, 2_999] {
+        let bad = good.replacen(&format!("\"seq\":{at},"), &format!("\"seq\":{at}x,"), 1);
+        fs::write(log(dir.path(), "s"), bad).unwrap();
+        let told = refused(dir.path(), "s").await;
+        assert!(told.starts_with(&format!("session `s`, line {}: no entry", at + 2)), "{told}");
+        let error = forked(&files(dir.path()), "s", Some(0), ("main", &[])).await.err().unwrap();
+        assert!(matches!(error, SessionError::Damaged { line, .. } if line == at + 2), "also behind what is copied");
+        let error = opened(&Unsaved::new(files(dir.path())), "s").await.err().unwrap();
+        assert!(matches!(error, SessionError::Damaged { line, .. } if line == at + 2));
+    }
 }
