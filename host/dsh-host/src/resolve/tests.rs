@@ -175,7 +175,7 @@ fn mistakes_in_the_configuration_have_a_place() {
     check(
         "[[plugins]]\nsource = \"echo\"\ngrants = [\"llm\", \"proces\"]",
         line,
-        "error: c.toml:3:18: `proces` is no capability: did you mean `process`? There are `llm`, `session`, `inbox`, `approval`, `process`, `fs:read:PATH`, `fs:write:PATH`, `net:HOST[:PORT]`, `env:NAME`\nhint: did you mean `process`?",
+        "error: c.toml:3:18: `proces` is no capability: did you mean `process`? There are `llm`, `session`, `inbox`, `agents`, `approval`, `process`, `fs:read:PATH`, `fs:write:PATH`, `net:HOST[:PORT]`, `env:NAME`\nhint: did you mean `process`?",
     );
     check(
         "[[plugins]]\nsource = \"echo\"\nseams = [\"tools/guards\"]",
