@@ -1,5 +1,6 @@
 //! What the driver, the handle and the plugins' contexts share, and the small moves that more than one of them makes.
 
+use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -94,24 +95,13 @@ impl Core {
         Ok(())
     }
 
-    pub(crate) async fn log_context(&self, message: Queued) -> Result<(), RunError> {
-        self.journal
-            .append(Event::ContextMessage(UserMessage { content: message.content, source: message.source }))
-            .await
-            .map(drop)
-    }
-
     /// Logs the context that is held for the end of the open step, which closes here.
     pub(crate) async fn log_held(&self) -> Result<(), RunError> {
-        loop {
-            let held = self.contexts.take_or_close();
-            if held.is_empty() {
-                return Ok(());
-            }
-            for message in held {
-                self.log_context(message).await?;
-            }
+        while let Some(Queued { content, source }) = self.contexts.next_or_close() {
+            let event = Event::ContextMessage(UserMessage { content, source });
+            self.journal.append_then(event, || self.contexts.logged()).await?;
         }
+        Ok(())
     }
 
     /// Logs who changed what in a waterfall.
@@ -221,7 +211,7 @@ pub(crate) struct Contexts {
 #[derive(Default)]
 struct Gate {
     step_open: bool,
-    held: Vec<Queued>,
+    held: VecDeque<Queued>,
     /// Messages and bytes taken in since the last step closed.
     taken: usize,
     bytes: usize,
@@ -250,7 +240,7 @@ impl Contexts {
         gate.taken += 1;
         gate.bytes = bytes;
         if gate.step_open {
-            gate.held.push(message.clone());
+            gate.held.push_back(message.clone());
             return Ok(None);
         }
         gate.in_flight += 1;
@@ -269,14 +259,24 @@ impl Contexts {
         }
     }
 
-    /// What is held, or the step's end when nothing is.
-    pub(crate) fn take_or_close(&self) -> Vec<Queued> {
+    /// The next one held, or the step's end when there is none.
+    fn next_or_close(&self) -> Option<Queued> {
         let mut gate = self.gate();
-        let held = std::mem::take(&mut gate.held);
-        if held.is_empty() {
+        let next = gate.held.front().cloned();
+        if next.is_none() {
             (gate.step_open, gate.taken, gate.bytes) = (false, 0, 0);
         }
-        held
+        next
+    }
+
+    /// The next one is in the log.
+    fn logged(&self) {
+        self.gate().held.pop_front();
+    }
+
+    /// How many are held for a step that will not end any more: the log takes no more.
+    pub(crate) fn left(&self) -> usize {
+        self.gate().held.len()
     }
 }
 

@@ -52,15 +52,21 @@ async fn finish(core: &Core, ended: Option<Result<(), JoinError>>, driver: JoinH
     core.dispose("the driver ended");
     core.children_gone().await;
     // Calls outside of any turn were cancelled with the agent; their results are logged while the log is open.
-    if tokio::time::timeout(core.options.deadlines.dispose, core.outside.write()).await.is_err() {
-        tracing::error!(
-            "a tool call did not end within {} ms and is left alone",
-            core.options.deadlines.dispose.as_millis()
-        );
-    }
+    in_time(core, "a tool call", core.outside.write()).await;
+    in_time(core, "what was begun in the log", core.journal.until_done()).await;
+    core.journal.seal();
+    in_time(core, "an observer", core.journal.until_done()).await;
     core.journal.settle_pending().await;
     core.flush_turn().await;
     end(core, registration).await;
+}
+
+/// Waits for what was cancelled, but not for ever.
+async fn in_time<T>(core: &Core, what: &str, end: impl Future<Output = T>) {
+    let deadline = core.options.deadlines.dispose;
+    if tokio::time::timeout(deadline, end).await.is_err() {
+        tracing::error!("{what} did not end within {} ms and is left alone", deadline.as_millis());
+    }
 }
 
 /// The last links: detach the plugins, unregister, `agent/disposed`, let go of the session.
@@ -69,7 +75,8 @@ pub(crate) async fn end(core: &Core, registration: Registration) {
         lifecycle.detached();
     }
     drop(registration);
-    core.live(LiveEvent::AgentDisposed(AgentDisposed { dropped: core.inbox.dropped() })).await;
+    let dropped = core.inbox.dropped().saturating_add(u32::try_from(core.contexts.left()).unwrap_or(u32::MAX));
+    core.live(LiveEvent::AgentDisposed(AgentDisposed { dropped })).await;
     core.journal.settle_pending().await;
     core.journal.close().await;
 }

@@ -40,6 +40,7 @@ pub(crate) struct Journal {
     writer: tokio::sync::Mutex<Box<dyn SessionWriter>>,
     state: Mutex<LogState>,
     dead: AtomicBool,
+    sealed: AtomicBool,
     clock: Arc<dyn Clock>,
     events: Arc<dyn EventSink>,
     observers: OnceLock<Vec<Watcher>>,
@@ -83,6 +84,7 @@ impl Journal {
             writer: tokio::sync::Mutex::new(writer),
             state: Mutex::new(state),
             dead: AtomicBool::new(false),
+            sealed: AtomicBool::new(false),
             clock,
             events,
             observers: OnceLock::new(),
@@ -199,6 +201,10 @@ impl Journal {
                 WRITE_FAILED,
                 "the session takes no more entries since a write failed",
             )));
+        }
+        if self.sealed.load(Ordering::Acquire) {
+            let message = "the agent is disposed and its session takes no more entries";
+            return Err(RunError::Host(Failure::new("disposed", message)));
         }
         let state = self.state();
         let time_ms = self.clock.now_ms().max(state.last_time_ms);
@@ -413,6 +419,11 @@ impl Journal {
             Ok(Err(error)) => Err(format!("the session could not be flushed: {error}")),
             Err(_) => Err(format!("flushing the session took longer than {}", in_words(self.deadlines.flush))),
         }
+    }
+
+    /// Takes no more entries; what is in the log can still be shown and made durable.
+    pub(crate) fn seal(&self) {
+        self.sealed.store(true, Ordering::Release);
     }
 
     /// Lets go of the log: it can be opened by others, and takes no more entries. A write that hangs is waited for no longer than a
