@@ -54,6 +54,9 @@ impl Core {
             return Err(Stop::Cancelled);
         }
         self.log_steering(at.turn, head).await?;
+        if token.token().is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
         self.contexts.step_opens().await;
         self.journal.append(Event::StepStart(StepMark { turn: at.turn, step: at.step })).await?;
         let mut spent = None;
