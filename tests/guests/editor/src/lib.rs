@@ -3,7 +3,7 @@
 
 use dsh_sdk::{
     Answer, ContentBlock, Decision, ExecuteNext, Failure, LlmRequest, Message, Outcome, Plugin, Recovery,
-    RequestErrorListener, RequestErrorNext, RequestFailure, RequestListener, RequestNext, ResultBlock, Step,
+    RequestErrorListener, RequestErrorNext, RequestFailure, RequestListener, RequestNext, ResultBlock, Role, Step,
     StepResultListener, StepResultNext, StepSummary, ToolCall, ToolExecuteListener, ToolInfo, TurnContinuationListener,
     TurnContinuationNext, inbox, log,
 };
@@ -73,15 +73,19 @@ struct Config {
     describe_tool: Option<Describe>,
     /// Adds a message of the user at the end.
     push: Option<String>,
+    /// Adds a message of the system at the end, which is refused.
+    push_system: Option<String>,
     splice: Option<Range>,
     compact: Option<Range>,
     /// Reverses the order of the tools on offer.
     reverse_tools: bool,
+    /// Edits the request after the rest of the waterfall, not before.
+    late: bool,
     /// Runs the rest of the request's waterfall so many times.
     request_runs: Option<u32>,
     /// Appends `plugin/<name>/saw` with the count of messages before and after the rest (with the grant `session`).
     count_messages: bool,
-    /// Says the outcome of `compact` and `splice` in the log instead of failing.
+    /// Says the outcome of `compact`, `splice` and `push-system` in the log instead of failing.
     tolerant: bool,
 
     /// On a failed request: tries again after so many milliseconds, at most `retries` times.
@@ -127,6 +131,11 @@ impl Editor {
         self.config.step.is_none_or(|step| step == at.step)
     }
 
+    fn edit(&self, request: &LlmRequest) -> Result<(), Failure> {
+        self.edit_frame(request)?;
+        self.edit_messages(request)
+    }
+
     fn edit_frame(&self, request: &LlmRequest) -> Result<(), Failure> {
         let config = &self.config;
         if let Some(model) = &config.set_model {
@@ -170,6 +179,10 @@ impl Editor {
         if let Some(text) = &config.push {
             request.splice(request.message_count(), 0, &[Message::user(text)])?;
         }
+        if let Some(text) = &config.push_system {
+            let message = Message { role: Role::System, ..Message::user(text) };
+            self.tolerate("push-system", request.splice(request.message_count(), 0, &[message]))?;
+        }
         Ok(())
     }
 
@@ -193,11 +206,15 @@ impl RequestListener for Editor {
         if !self.due(at) {
             return next.run();
         }
-        self.edit_frame(request)?;
-        self.edit_messages(request)?;
+        if !self.config.late {
+            self.edit(request)?;
+        }
         let before = request.message_count();
         for _ in 0..self.config.request_runs.unwrap_or(1) {
             next.run()?;
+        }
+        if self.config.late {
+            self.edit(request)?;
         }
         if self.config.count_messages {
             let saw = format!(r#"{{"before":{before},"after":{}}}"#, request.message_count());
