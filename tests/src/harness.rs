@@ -115,6 +115,9 @@ impl Running<'_> {
         let after = self.logs(invocation);
         after.keys().filter(|id| !before.contains_key(*id)).for_each(|id| self.normal.session(id));
         self.check_logs(at, invocation, &outcome, &before, &after, &requests);
+        if invocation.runs_agent() && invocation.prints_events() && !invocation.is_killed() {
+            checks::family::check(&outcome.stdout).into_iter().for_each(|problem| self.problem(at, problem));
+        }
         let given: Vec<PathBuf> = self.case.files.keys().map(|name| self.sandbox.place(name)).collect();
         let env = invocation.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let texts = [("standard output", outcome.stdout.as_str()), ("standard error", outcome.stderr.as_str())];

@@ -3,6 +3,7 @@
 //! Each check reads plain JSON and shares no code with the product, so that a mistake there does not hide itself. Each is shown to
 //! fail on a doctored input.
 
+pub mod family;
 pub mod provider;
 pub mod repair;
 pub mod requests;
