@@ -1,6 +1,7 @@
 //! A conversation of several turns, from a file, and the stage on which processes act it: whole, cut in two, or killed on the way.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -21,6 +22,9 @@ pub struct Conversation {
     pub about: String,
     /// The options of every process.
     pub args: Vec<String>,
+    /// Whether every call of it is struck by faults, which takes long.
+    #[serde(default)]
+    pub crash: bool,
     /// Its turns, in order.
     pub turns: Vec<Turn>,
     /// Files, by path from the workspace or with a placeholder.
@@ -42,6 +46,9 @@ pub struct Turn {
     /// What the process is to exit with that runs it alone.
     #[serde(default)]
     pub exit: i32,
+    /// Later turns depend on what happens in it, beyond what the model is shown.
+    #[serde(default)]
+    pub matters: bool,
 }
 
 impl Conversation {
@@ -72,11 +79,16 @@ impl Conversation {
         self.turns.iter().flat_map(|turn| turn.script.lines()).filter(|line| !line.is_empty()).collect()
     }
 
-    /// The whole standard input of one process for all turns; `apart`: what came of a process for each.
-    pub fn input(&self, apart: &[Acted]) -> Vec<String> {
+    /// The whole standard input of one process for these turns; `apart`: what came of a process for each of all turns. `waits`: the
+    /// first message waits too, for the end of a turn that comes before.
+    pub fn input(&self, turns: Range<usize>, apart: &[Acted], waits: bool) -> Vec<String> {
         let mut earlier = BTreeMap::new();
-        let mut lines = sends(self.turns.iter().map(|turn| turn.prompt.as_str()));
-        for (turn, acted) in self.turns.iter().zip(apart) {
+        let mut lines = Vec::new();
+        for (at, turn) in self.turns[turns.clone()].iter().enumerate() {
+            let ends = at + usize::from(waits);
+            lines.push(send(&turn.prompt, (ends > 0).then(|| format!("turn/end#{ends}")).as_deref()));
+        }
+        for (turn, acted) in self.turns[turns.clone()].iter().zip(&apart[turns]) {
             lines.extend(turn.lines(&earlier));
             for (kind, count) in count_events(&acted.outcome.stdout) {
                 *earlier.entry(kind).or_insert(0) += count;
@@ -132,6 +144,8 @@ pub struct Act {
     pub input: Vec<String>,
     /// How many lines of the model were taken before.
     pub taken: usize,
+    /// The lines that are left get a file of their own, so that the model has the same name in every process.
+    pub same_model: bool,
     /// Variables beside those of every run.
     pub env: Vec<(String, String)>,
 }
@@ -165,7 +179,10 @@ impl<'a> Stage<'a> {
     pub fn act(&self, act: &Act) -> Result<Acted, String> {
         let requests = self.sandbox.root().join("requests.jsonl");
         let _ = std::fs::remove_file(&requests);
-        let model = format!("script:{{case}}/script.jsonl#{}", act.taken + 1);
+        let model = match act.same_model {
+            false => format!("script:{{case}}/script.jsonl#{}", act.taken + 1),
+            true => self.rest_of_script(act.taken)?,
+        };
         let fixed = ["--output", "jsonl", "--input", "jsonl", "--log-requests", "{outside}/requests.jsonl", "--model"];
         let args = fixed.iter().copied().chain([model.as_str()]);
         let args = args.chain(self.conversation.args.iter().map(String::as_str));
@@ -182,6 +199,15 @@ impl<'a> Stage<'a> {
         Ok(Acted { outcome, requests })
     }
 
+    /// A model that says what is left; the file is named from the working directory, so that its name is the same on every stage.
+    fn rest_of_script(&self, taken: usize) -> Result<String, String> {
+        let mut rest = self.conversation.script();
+        rest.drain(..taken.min(rest.len()));
+        rest.push(AFTERWARDS);
+        std::fs::write(self.sandbox.case.join("rest.jsonl"), rest.join("\n")).map_err(|error| error.to_string())?;
+        Ok("script:../case/rest.jsonl".to_owned())
+    }
+
     /// Acts the conversation with a process of its own for each turn, and returns what came of each.
     pub fn act_apart(&self) -> Result<Vec<Acted>, String> {
         let mut acted: Vec<Acted> = Vec::new();
@@ -190,7 +216,7 @@ impl<'a> Stage<'a> {
             let input = std::iter::once(send(&turn.prompt, None)).chain(turn.lines(&BTreeMap::new())).collect();
             let taken = self.conversation.lines_before(at);
             let args = resume.into_iter().flatten().collect();
-            let done = self.act(&Act { args, input, taken, env: Vec::new() })?;
+            let done = self.act(&Act { args, input, taken, ..Act::default() })?;
             if done.outcome.exit != turn.exit || done.requests.len() != self.conversation.lines_before(at + 1) - taken {
                 return Err(format!(
                     "turn {}: exit {} after {} requests\n{}",

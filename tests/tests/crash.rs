@@ -55,7 +55,8 @@ struct Rehearsed {
 
 impl Rehearsed {
     fn new(name: &str, conversation: &Conversation) -> Result<Rehearsed, String> {
-        let input = conversation.input(&Stage::new(conversation)?.act_apart()?);
+        let apart = Stage::new(conversation)?.act_apart()?;
+        let input = conversation.input(0..conversation.turns.len(), &apart, false);
         let stage = Stage::new(conversation)?;
         let acted = stage.act(&Act { input: input.clone(), env: counted(&stage), ..Act::default() })?;
         let calls = faults::calls(&record(&stage));
@@ -147,7 +148,7 @@ impl Session<'_> {
         let prompts = self.conversation.turns.iter().map(|turn| turn.prompt.as_str());
         let rest = prompts.filter(|prompt| !logged.iter().any(|logged| logged == prompt)).chain([AND_NOW]);
         let args = ["--resume", &left.log.id, "--approve", "allow"].map(str::to_owned).into();
-        Act { args, input: sends(rest), taken: self.taken, env }
+        Act { args, input: sends(rest), taken: self.taken, env, same_model: false }
     }
 
     /// Resumes with a kill at a call; false when the process came to its end before.
@@ -285,7 +286,9 @@ fn main() -> ExitCode {
     // Each test keeps all processors busy by itself.
     arguments.test_threads = Some(1);
     let mut trials = Vec::new();
-    for (name, conversation) in Conversation::all() {
+    for (name, conversation) in
+        Conversation::all().into_iter().filter(|(_, conversation)| conversation.crash || parallel::long())
+    {
         let shared = Arc::new((name, conversation, OnceLock::new()));
         for (what, test) in TESTS {
             let shared = shared.clone();

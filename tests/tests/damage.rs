@@ -11,13 +11,14 @@ use dsh_tests::{faults, log};
 
 /// A conversation of one turn, of one message, with what the model answers.
 fn conversation(script: &str) -> Conversation {
-    let turn = Turn { prompt: "go".to_owned(), script: script.to_owned(), input: String::new(), exit: 0 };
-    Conversation { about: String::new(), args: Vec::new(), turns: vec![turn], files: Default::default() }
+    let turn =
+        Turn { prompt: "go".to_owned(), script: script.to_owned(), input: String::new(), exit: 0, matters: false };
+    Conversation { about: String::new(), args: Vec::new(), crash: false, turns: vec![turn], files: Default::default() }
 }
 
 fn resume(stage: &Stage<'_>, id: &str) -> Acted {
     let args = ["--resume", id].map(str::to_owned).into();
-    stage.act(&Act { args, input: vec![send("more", None)], taken: 1, env: Vec::new() }).expect("it runs")
+    stage.act(&Act { args, input: vec![send("more", None)], taken: 1, ..Act::default() }).expect("it runs")
 }
 
 /// Every file of a folder, by name.
