@@ -65,6 +65,7 @@ pub async fn write(sessions: &dyn Sessions, mix: Mix, id: &str, entries: u64) ->
         workspace: "/".into(),
         model: Some("bench/model".into()),
         lineage: Vec::new(),
+        parent: None,
     };
     let writer = sessions.create(new).await?.writer;
     let plugin = PluginName::new("bench")?;

@@ -61,7 +61,8 @@ impl AgentLoop {
     ) -> Result<AgentOwner, CreateError> {
         let registration = self.services.agents.register(&id)?;
         let state: Arc<std::sync::Mutex<LogState>> = Arc::default();
-        let session = self.open_session(&id, &options, state.clone()).await?;
+        let parent = heritage.as_ref().map(|heritage| heritage.session.clone());
+        let session = self.open_session(&id, &options, parent, state.clone()).await?;
         let state = std::mem::take(&mut *state.lock().unwrap_or_else(PoisonError::into_inner));
         for notice in &session.notices {
             tracing::warn!("{notice}");
@@ -102,6 +103,7 @@ impl AgentLoop {
         &self,
         id: &AgentId,
         options: &AgentOptions,
+        parent: Option<SessionId>,
         replay: SharedReplay,
     ) -> Result<OpenSession, CreateError> {
         let sessions = &self.services.sessions;
@@ -111,6 +113,7 @@ impl AgentLoop {
             workspace: options.workspace.clone(),
             model: options.model.as_ref().map(ToString::to_string),
             lineage: options.lineage.clone(),
+            parent: parent.clone(),
         };
         Ok(match &options.session {
             SessionChoice::New => sessions.create(new(None, id)).await?,

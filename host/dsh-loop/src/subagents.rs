@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use async_trait::async_trait;
 use dsh_seam::event::{Emitted, Event, LiveEvent, ReasonKind, Source, TurnReason};
 use dsh_seam::failure::Failure;
-use dsh_seam::ids::AgentId;
+use dsh_seam::ids::{AgentId, SessionId};
 use dsh_seam::message::{ContentBlock, Usage};
 use dsh_seam::plugin::EventSink;
 use dsh_seam::services::Services;
@@ -45,6 +45,8 @@ const PARENT_DISPOSED: &str = "its parent was disposed";
 pub(crate) struct Heritage {
     /// The agent at the head of the family, by whose turns sub-agents are counted.
     root: Weak<Core>,
+    /// The parent's session.
+    pub(crate) session: SessionId,
     /// The tools there are for it.
     pub(crate) tools: BTreeSet<String>,
     /// What each of its calls may touch: what the call that made it may.
@@ -276,7 +278,8 @@ impl Tending {
             let id = id.map_err(|error| Failure::new("limit", error.to_string()))?;
             let heard = Arc::new(Heard::new(parent.services.events.clone(), id.clone()));
             let services = Services { events: heard.clone(), ..parent.services.clone() };
-            let heritage = Heritage { root: root.clone(), tools: tools.clone(), profile: profile.clone() };
+            let session = parent.info.session.clone();
+            let heritage = Heritage { root: root.clone(), session, tools: tools.clone(), profile: profile.clone() };
             let agents = AgentLoop::of(services, parent.plugins.clone());
             match agents.create_with(id, options.clone(), Some(heritage)).await {
                 Ok(child) => return Ok((child, heard)),

@@ -28,7 +28,7 @@ pub struct SessionHeader {
     pub host: String,
     /// Unix time in milliseconds.
     pub created: u64,
-    /// The session this is a copy of.
+    /// The session this came from: a copy of it, or, without `forked_at`, made by its agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
     /// The last sequence number that was copied.
@@ -163,6 +163,8 @@ pub struct NewSession {
     pub model: Option<String>,
     /// The agent's ancestors, nearest first; none for an agent that no agent made.
     pub lineage: Vec<AgentId>,
+    /// The session of the agent that made it.
+    pub parent: Option<SessionId>,
 }
 
 /// What is known of a session without reading all of it.

@@ -9,6 +9,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::macros::format_description;
 
+use super::replay::{Tells, printed};
 use super::{columns, print, print_json};
 use crate::args::{SessionPlace, Shape, WhichRequests};
 use crate::env::Environment;
@@ -94,12 +95,6 @@ fn listed(summary: &SessionSummary) -> Listed<'_> {
     }
 }
 
-#[derive(Serialize)]
-struct Whole<'a> {
-    header: &'a SessionHeader,
-    entries: &'a [Entry],
-}
-
 /// A session as a conversation.
 pub async fn show(
     id: &str,
@@ -108,33 +103,97 @@ pub async fn show(
     shape: Shape,
     environment: &Environment,
 ) -> Result<Code, Stop> {
-    let (header, entries) = read(id, place, salvage, environment).await?;
+    let sessions = sessions(place, environment)?;
     if shape == Shape::Json {
-        return print_json(&Whole { header: &header, entries: &entries }).map(|()| Code::Success);
+        let (_, printed) = printed(sessions.as_ref(), id, salvage, Whole::begin).await?;
+        print(printed.end());
+    } else {
+        printed(sessions.as_ref(), id, salvage, Conversation::begin).await?;
     }
-    let model = header.model.as_deref().unwrap_or("no model");
-    let mut text =
-        format!("session {} of agent {}, {model}, begun {} UTC\n", header.id, header.agent, moment(header.created));
-    if !header.lineage.is_empty() {
-        let ancestors: Vec<&str> = header.lineage.iter().map(AgentId::as_str).collect();
-        text.push_str(&format!("made by agent {}\n", ancestors.join(", made by ")));
-    }
-    if let (Some(parent), Some(at)) = (&header.parent, header.forked_at) {
-        text.push_str(&format!("a copy of {parent} up to {at}\n"));
-    }
-    entries.iter().for_each(|entry| tell(&entry.event, &mut text));
-    print(&tame(&text));
     Ok(Code::Success)
+}
+
+#[derive(Default)]
+struct Conversation;
+
+impl Conversation {
+    fn begin(header: &SessionHeader, out: &mut Vec<u8>) -> Self {
+        let model = header.model.as_deref().unwrap_or("no model");
+        let mut text =
+            format!("session {} of agent {}, {model}, begun {} UTC\n", header.id, header.agent, moment(header.created));
+        if !header.lineage.is_empty() {
+            let ancestors: Vec<&str> = header.lineage.iter().map(AgentId::as_str).collect();
+            text.push_str(&format!("made by agent {}\n", ancestors.join(", made by ")));
+        }
+        match (&header.parent, header.forked_at) {
+            (Some(parent), Some(at)) => text.push_str(&format!("a copy of {parent} up to {at}\n")),
+            (Some(parent), None) => text.push_str(&format!("in session {parent}\n")),
+            (None, _) => {}
+        }
+        out.extend_from_slice(tame(&text).as_bytes());
+        Self
+    }
+}
+
+impl Tells for Conversation {
+    fn tell(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        let mut text = String::new();
+        tell(&entry.event, &mut text);
+        out.extend_from_slice(tame(&text).as_bytes());
+    }
+}
+
+/// The whole session as one JSON object, `header` and `entries`, set as [`print_json`] sets everything.
+#[derive(Default)]
+struct Whole {
+    entries: u64,
+}
+
+impl Whole {
+    fn begin(header: &SessionHeader, out: &mut Vec<u8>) -> Self {
+        out.extend_from_slice(b"{\n  \"header\": ");
+        Self::set(header, "\n  ", out);
+        out.extend_from_slice(b",\n  \"entries\": [");
+        Self::default()
+    }
+
+    /// A value, its lines set further in. No line ends inside of a JSON text.
+    fn set(value: &impl Serialize, further_in: &str, out: &mut Vec<u8>) {
+        let text =
+            serde_json::to_string_pretty(value).expect("invariant: what was read from JSON can be written as JSON");
+        out.extend_from_slice(text.replace('\n', further_in).as_bytes());
+    }
+
+    fn end(&self) -> &'static str {
+        if self.entries == 0 { "]\n}\n" } else { "\n  ]\n}\n" }
+    }
+}
+
+impl Tells for Whole {
+    fn tell(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        out.extend_from_slice(if self.entries == 0 { b"\n    " } else { b",\n    " });
+        Self::set(entry, "\n    ", out);
+        self.entries += 1;
+    }
 }
 
 /// A session's log as it was written.
 pub async fn export(id: &str, place: &SessionPlace, salvage: bool, environment: &Environment) -> Result<Code, Stop> {
-    let (header, entries) = read(id, place, salvage, environment).await?;
-    let mut bytes = Vec::new();
-    crate::output::line(&header, &mut bytes);
-    entries.iter().for_each(|entry| crate::output::line(entry, &mut bytes));
-    print(&String::from_utf8_lossy(&bytes));
+    let begin = |header: &SessionHeader, out: &mut Vec<u8>| {
+        crate::output::line(header, out);
+        Lines
+    };
+    printed(sessions(place, environment)?.as_ref(), id, salvage, begin).await?;
     Ok(Code::Success)
+}
+
+#[derive(Default)]
+struct Lines;
+
+impl Tells for Lines {
+    fn tell(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        crate::output::line(entry, out);
+    }
 }
 
 /// The requests that the model was sent, a line each.
@@ -144,23 +203,9 @@ pub async fn requests(
     which: &WhichRequests,
     environment: &Environment,
 ) -> Result<Code, Stop> {
-    let (header, entries) = read(id, place, false, environment).await?;
-    let mut requests = Requests::default();
-    let mut bytes = Vec::new();
-    let (mut found, mut changed) = (false, Vec::new());
-    for entry in &entries {
-        let Some(rebuilt) = requests.apply(entry) else { continue };
-        let (at, attempt) = (rebuilt.request.at, rebuilt.request.attempt);
-        if !which.takes(at, attempt) {
-            continue;
-        }
-        found = true;
-        if !rebuilt.is_as_sent {
-            changed.push(format!("{} (turn {}, step {}, attempt {attempt})", entry.seq, at.turn, at.step));
-        }
-        crate::output::line(&rebuilt.request, &mut bytes);
-        print(&String::from_utf8_lossy(&std::mem::take(&mut bytes)));
-    }
+    let begin = |_: &SessionHeader, _: &mut Vec<u8>| Rebuilding { which: *which, ..Rebuilding::default() };
+    let (header, Rebuilding { found, changed, .. }) =
+        printed(sessions(place, environment)?.as_ref(), id, false, begin).await?;
     if !changed.is_empty() {
         let message = format!(
             "session `{}` was changed after it was written: rebuilt from it, these requests do not have the hash they were sent with: {}",
@@ -176,16 +221,28 @@ pub async fn requests(
     Ok(Code::Success)
 }
 
-async fn read(
-    id: &str,
-    place: &SessionPlace,
-    salvage: bool,
-    environment: &Environment,
-) -> Result<(SessionHeader, Vec<Entry>), Stop> {
-    let id = SessionId::new(id).map_err(|error| Stop::usage(error.to_string()).hint("see `dsh-host session list`"))?;
-    let (header, entries, notices) = sessions(place, environment)?.read(&id, salvage).await?;
-    notices.iter().for_each(diagnostics::note);
-    Ok((header, entries))
+#[derive(Default)]
+struct Rebuilding {
+    which: WhichRequests,
+    requests: Requests,
+    found: bool,
+    /// Those that are not as they were sent.
+    changed: Vec<String>,
+}
+
+impl Tells for Rebuilding {
+    fn tell(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        let Some(rebuilt) = self.requests.apply(entry) else { return };
+        let (at, attempt) = (rebuilt.request.at, rebuilt.request.attempt);
+        if !self.which.takes(at, attempt) {
+            return;
+        }
+        self.found = true;
+        if !rebuilt.is_as_sent {
+            self.changed.push(format!("{} (turn {}, step {}, attempt {attempt})", entry.seq, at.turn, at.step));
+        }
+        crate::output::line(&rebuilt.request, out);
+    }
 }
 
 /// Adds one entry to a transcript, if a reader wants to know of it.

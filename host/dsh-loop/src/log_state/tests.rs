@@ -63,7 +63,8 @@ async fn opened_from_a_file(lines: &[String]) -> LogState {
 async fn check_every_prefix(what: &str, lines: &[String]) {
     let sessions = MemorySessions::new(Arc::new(SystemClock));
     let (id, agent) = ids();
-    let new = NewSession { id: Some(id), agent, workspace: "/w".into(), model: None, lineage: Vec::new() };
+    let new =
+        NewSession { id: Some(id), agent, workspace: "/w".into(), model: None, lineage: Vec::new(), parent: None };
     drop(sessions.create(new).await.expect("is made"));
     let mut one_by_one = LogState::default();
     for (cut, line) in (0..).zip(lines.iter().map(Some).chain([None])) {

@@ -49,6 +49,11 @@ async fn a_child_answers_and_is_gone() {
         main agent/status disposed
         main agent/disposed",
     );
+    let headers: Vec<_> =
+        bench.sessions.list().await.expect("listed").into_iter().map(|summary| summary.header).collect();
+    let of = |agent: &str| headers.iter().find(|header| header.agent.as_str() == agent).expect("it is there");
+    assert_eq!((&of("main.1").parent, of("main.1").forked_at), (&Some(of("main").id.clone()), None));
+    assert_eq!(of("main.1").lineage, [of("main").agent.clone()]);
 }
 
 #[tokio::test(start_paused = true)]

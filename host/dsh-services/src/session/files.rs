@@ -172,6 +172,7 @@ impl Inner {
             workspace: self.workspace.clone(),
             model: None,
             lineage: vec![],
+            parent: None,
         };
         super::header(id.clone(), new, self.now_ms())
     }

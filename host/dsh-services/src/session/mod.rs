@@ -49,7 +49,7 @@ fn header(id: SessionId, new: NewSession, now_ms: u64) -> SessionHeader {
         model: new.model,
         host: this_host(),
         created: now_ms,
-        parent: None,
+        parent: new.parent,
         forked_at: None,
         lineage: new.lineage,
     }

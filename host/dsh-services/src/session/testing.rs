@@ -39,6 +39,7 @@ pub(super) fn new_session(name: Option<&str>) -> NewSession {
         workspace: "/w".into(),
         model: Some("echo".into()),
         lineage: vec![],
+        parent: None,
     }
 }
 
