@@ -24,11 +24,21 @@ impl Left {
         Ok(Left { log, whole: whole.to_owned(), torn: torn.to_owned() })
     }
 
+    /// How many entries were copied from another session.
+    pub fn copied(&self) -> usize {
+        self.log.header["forkedAt"].as_u64().map_or(0, |last| usize::try_from(last).unwrap_or(usize::MAX) + 1)
+    }
+
+    /// Whether a line of standard output is a durable event of this session.
+    pub fn is_own(&self, line: &str) -> bool {
+        line.contains("\"seq\":") && line.contains(&format!("\"session\":\"{}\"", self.log.id))
+    }
+
     /// All durable events that the process printed, which knew `known` entries before, are in the log.
     pub fn holds_what_was_printed(&self, known: usize, stdout: &str) -> Result<(), String> {
         // The process may have been killed in the middle of a line.
         let whole = &stdout[..stdout.rfind('\n').map_or(0, |end| end + 1)];
-        let printed: Vec<&str> = whole.lines().filter(|line| line.contains("\"seq\":")).collect();
+        let printed: Vec<&str> = whole.lines().filter(|line| self.is_own(line)).collect();
         let logged = self.log.lines.iter().skip(known).map(String::as_str);
         match printed
             .iter()

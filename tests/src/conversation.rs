@@ -14,6 +14,9 @@ use crate::sandbox::Sandbox;
 /// What the model says when the lines of the conversation are used up, as often as it is asked.
 const AFTERWARDS: &str = r#"{"text":"all is well","repeat":1000}"#;
 
+/// Who is spoken to.
+const AGENT: &str = "main";
+
 /// A conversation.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -159,6 +162,13 @@ pub struct Acted {
     pub requests: Vec<Value>,
 }
 
+impl Acted {
+    /// How many lines of the conversation the model took; sub-agents have scripts of their own.
+    pub fn taken(&self) -> usize {
+        self.requests.iter().filter(|request| request["agent"] == AGENT).count()
+    }
+}
+
 impl<'a> Stage<'a> {
     /// A new stage with the files of the conversation.
     pub fn new(conversation: &'a Conversation) -> Result<Stage<'a>, String> {
@@ -217,12 +227,12 @@ impl<'a> Stage<'a> {
             let taken = self.conversation.lines_before(at);
             let args = resume.into_iter().flatten().collect();
             let done = self.act(&Act { args, input, taken, ..Act::default() })?;
-            if done.outcome.exit != turn.exit || done.requests.len() != self.conversation.lines_before(at + 1) - taken {
+            if done.outcome.exit != turn.exit || done.taken() != self.conversation.lines_before(at + 1) - taken {
                 return Err(format!(
                     "turn {}: exit {} after {} requests\n{}",
                     at + 1,
                     done.outcome.exit,
-                    done.requests.len(),
+                    done.taken(),
                     done.outcome.stderr
                 ));
             }
@@ -231,15 +241,28 @@ impl<'a> Stage<'a> {
         Ok(acted)
     }
 
-    /// The text of the only session's log; none when there is no log.
+    /// The id and text of the agent's only log; none when there is no log.
     pub fn log(&self) -> Result<Option<(String, String)>, String> {
-        let mut logs = log::texts_in(&self.sandbox.sessions()).into_iter();
-        let first = logs.next();
-        match logs.next() {
-            None => Ok(first),
-            Some((second, _)) => Err(format!("there is a second session, `{second}`")),
+        let mut logs = log::texts_in(&self.sandbox.sessions());
+        logs.retain(|_, text| is_of(text, AGENT));
+        match logs.len() {
+            0 | 1 => Ok(logs.pop_first()),
+            several => Err(format!("there are {several} sessions of the agent")),
         }
     }
+
+    /// The logs of its sub-agents, by id.
+    pub fn logs_of_others(&self) -> BTreeMap<String, String> {
+        let mut logs = log::texts_in(&self.sandbox.sessions());
+        logs.retain(|_, text| !is_of(text, AGENT));
+        logs
+    }
+}
+
+/// Whether a log is that of an agent; one without a header is the first agent's.
+fn is_of(text: &str, agent: &str) -> bool {
+    let header = text.lines().next().and_then(|line| serde_json::from_str::<Value>(line).ok());
+    header.is_none_or(|header| header["agent"] == agent)
 }
 
 /// The line of standard input that sends `text`, perhaps after some event.

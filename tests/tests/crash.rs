@@ -15,6 +15,7 @@ use dsh_tests::conversation::{Act, Acted, Conversation, Stage, said, sends};
 use dsh_tests::faults::{self, Call};
 use dsh_tests::parallel;
 use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
 
 /// What is said when a session is resumed, so that there always is something to answer.
 const AND_NOW: &str = "and now?";
@@ -109,13 +110,17 @@ impl<'a> Place<'a> {
         let acted =
             stage.act(&Act { input: input.clone(), env: [counted(&stage), fault].concat(), ..Act::default() })?;
         let left = stage.log()?.map(|(id, text)| Left::parse(&id, &text)).transpose()?;
+        for (id, text) in stage.logs_of_others() {
+            let left = Left::parse(&id, &text)?;
+            left.holds_what_was_printed(left.copied(), &acted.outcome.stdout)?;
+        }
         match &left {
             Some(left) => left.holds_what_was_printed(0, &acted.outcome.stdout)?,
             None if acted.outcome.stdout.contains("\"seq\":") => return Err("what was printed is not there".to_owned()),
             None => {}
         }
         let torn = left.iter().map(|left| left.torn.clone()).collect();
-        Ok((Session { conversation, stage, left, taken: acted.requests.len(), torn }, acted))
+        Ok((Session { conversation, stage, left, taken: acted.taken(), torn }, acted))
     }
 
     /// Acts the conversation up to where it is killed.
@@ -157,7 +162,7 @@ impl Session<'_> {
         let acted = self.stage.act(&self.next(left, [counted(&self.stage), faults::at(fault, at)].concat()))?;
         let Some((_, text)) = self.stage.log()? else { return Err("the log is gone".to_owned()) };
         let next = left.gone_on_for_a_while(&text, &acted)?;
-        self.taken += acted.requests.len();
+        self.taken += acted.taken();
         self.torn.push(next.torn.clone());
         self.left = Some(next);
         Ok(acted.outcome.exit == KILLED)
@@ -250,14 +255,18 @@ fn write_fails(rehearsed: &Rehearsed) -> Result<(), String> {
         if acted.outcome.exit != NOT_WRITTEN || !acted.outcome.stderr.contains("could not be written") {
             return Err(ended("it is not reported", &acted));
         }
-        let errors: Vec<&str> = stdout.lines().filter(|line| line.starts_with("{\"type\":\"agent/error\"")).collect();
-        let own = errors.iter().filter(|line| line.contains("\"code\":\"session-write-failed\"")).count();
+        let mut errors: Vec<Value> = stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        errors.retain(|event| event["type"] == "agent/error" && event["data"]["code"] == "session-write-failed");
+        let mut sessions: Vec<String> = errors.iter().map(|error| error["session"].to_string()).collect();
+        sessions.sort();
+        sessions.dedup();
         let last = stdout.lines().last().unwrap_or_default();
-        if own != 1 || !last.starts_with("{\"type\":\"agent/disposed\"") {
-            return Err(format!("{own} errors were emitted, the last event is {last}"));
+        // One for each agent that could not write.
+        if errors.is_empty() || errors.len() != sessions.len() || !last.starts_with("{\"type\":\"agent/disposed\"") {
+            return Err(format!("{} errors were emitted, the last event is {last}", errors.len()));
         }
         if let Some(left) = &session.left {
-            let printed = stdout.lines().filter(|line| line.contains("\"seq\":")).count();
+            let printed = stdout.lines().filter(|line| left.is_own(line)).count();
             let logged = left.log.entries.len();
             // Only a disk on which nothing works any more can leave half a line.
             if printed != logged || (!left.torn.is_empty() && place.fault != "broken") {

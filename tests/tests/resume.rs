@@ -77,9 +77,13 @@ impl Whole {
     }
 }
 
-/// An entry or a request without what differs by nature: ids of the session, times, ids of questions, which count per process.
+/// An entry or a request without what differs by nature: ids of the session, times, and what counts per process, which is ids of
+/// questions and numbers of sub-agents.
 fn plain(value: &Value) -> Value {
     let mut value = value.clone();
+    if value["agent"].as_str().is_some_and(|agent| agent.starts_with("main.")) {
+        value["agent"] = "main.N".into();
+    }
     let question = value["type"].as_str().is_some_and(|kind| kind.starts_with("approval/"));
     if let Some(members) = value.as_object_mut() {
         for name in ["session", "time"] {
@@ -152,6 +156,7 @@ fn cut_at_turns(whole: &Whole) -> Result<(), String> {
         let taken = conversation.lines_before(cut.after);
         let second = stage.act(&Act { args, input, taken, same_model: true, env: Vec::new() })?;
         let mut logs = log::texts_in(&stage.sandbox.sessions());
+        stage.logs_of_others().keys().for_each(|id| drop(logs.remove(id)));
         let original = logs.remove(&id).ok_or("the log is gone")?;
         let (id, text) = logs.into_iter().next().unwrap_or_else(|| (id.clone(), original.clone()));
         if cut.how == "--fork" && original != before {
