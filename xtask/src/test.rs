@@ -12,7 +12,7 @@ use crate::repo::{Repo, WASM_TARGET, call};
 use crate::{guests, setup, tidy};
 
 /// As many as there are calls of `step` and `check` below.
-const STEPS: usize = 9;
+const STEPS: usize = 10;
 
 /// Runs everything.
 pub fn run(repo: &Repo) -> Result<()> {
@@ -74,5 +74,14 @@ fn check(repo: &Repo, steps: &mut Steps, counts: &mut Counts) {
     });
     steps.check("tests of the host", || {
         run_tests(repo.cargo().args(["test", "--release", "--workspace", "--no-fail-fast"]), counts, say)
+    });
+    // In the dev profile, so that the release build keeps one set of features.
+    steps.check("interleavings of the loop", || {
+        let features = ["--features", "interleavings"];
+        run_tests(
+            repo.cargo().args(["test", "--package", "dsh-loop", "--test", "interleavings"]).args(features),
+            counts,
+            say,
+        )
     });
 }

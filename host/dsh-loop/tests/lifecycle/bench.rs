@@ -19,7 +19,8 @@ use dsh_seam::session::{
     Sessions, SharedReplay,
 };
 use dsh_seam::tools::{
-    Annotations, Approver, Outcome, ProcessCommand, ProcessExit, Processes, Profile, ToolContext, ToolDefinition, ToolProvider,
+    Annotations, Approver, Outcome, ProcessCommand, ProcessExit, Processes, Profile, ToolContext, ToolDefinition,
+    ToolProvider,
 };
 use dsh_seam::waterfall::{Listener, Next, RunContext, RunError, Waterfall};
 use dsh_services::agents::AgentRegistry;
@@ -401,12 +402,7 @@ impl Sessions for Failing {
         session.writer = Box::new(FailingWriter { inner: session.writer, at: self.at });
         Ok(session)
     }
-    async fn open(
-        &self,
-        id: &SessionId,
-        agent: &AgentId,
-        replay: SharedReplay,
-    ) -> Result<OpenSession, SessionError> {
+    async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
         let mut session = self.inner.open(id, agent, replay).await?;
         session.writer = Box::new(FailingWriter { inner: session.writer, at: self.at });
         Ok(session)

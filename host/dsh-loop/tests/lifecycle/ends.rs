@@ -100,10 +100,15 @@ async fn an_agent_that_cannot_be_repaired_is_not_left_behind() {
         workspace: "/w".into(),
         model: None,
         lineage: vec![],
+        parent: None,
     });
     let mut torn = torn.await.expect("a new session");
     for (seq, kind, data) in [
-        (0, "user/message", serde_json::json!({"content": [{"type": "text", "text": "go"}], "source": {"type": "user"}})),
+        (
+            0,
+            "user/message",
+            serde_json::json!({"content": [{"type": "text", "text": "go"}], "source": {"type": "user"}}),
+        ),
         (1, "turn/start", serde_json::json!({"turn": 1, "trigger": {"type": "message", "source": {"type": "user"}}})),
         (2, "step/start", serde_json::json!({"turn": 1, "step": 1})),
     ] {

@@ -3,6 +3,7 @@
 
 mod bench;
 mod ends;
+mod races;
 mod runs;
 mod statements;
 

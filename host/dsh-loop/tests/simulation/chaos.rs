@@ -17,6 +17,8 @@ use crate::record::{Record, Transcript};
 /// What may be done to the agent at any point.
 const ACTIONS: [Fault; 7] =
     [Fault::Send, Fault::Steer, Fault::Inject, Fault::Abort, Fault::Cancel, Fault::Dispose, Fault::OwnerDropped];
+/// Of so many points one is an occasion for an action.
+const POINTS_WITHOUT_ACTION: u32 = 6;
 /// Actions of one run: enough to meet each other, few enough for the run to come to its end.
 const MOST_ACTIONS: u32 = 40;
 
@@ -99,9 +101,11 @@ impl Chaos {
 
     /// One await: something may be done to the agent, and others go on for a while.
     pub async fn point(self: &Arc<Self>, place: &str) {
-        for action in ACTIONS {
-            if self.strikes(action, place) && self.actions.fetch_add(1, Ordering::Relaxed) < MOST_ACTIONS {
-                tokio::spawn(self.clone().act(action));
+        if self.below(POINTS_WITHOUT_ACTION) == 0 {
+            for action in ACTIONS {
+                if self.strikes(action, place) && self.actions.fetch_add(1, Ordering::Relaxed) < MOST_ACTIONS {
+                    tokio::spawn(self.clone().act(action));
+                }
             }
         }
         for _ in 0..self.below(4) {

@@ -3,19 +3,24 @@
 mod chance;
 mod chaos;
 mod check;
+mod doctored;
 mod model;
 mod plan;
 mod plugins;
+mod reach;
 mod record;
 mod run;
 mod services;
 
 use std::collections::BTreeMap;
 
+use reach::Reach;
 use run::Life;
 
 /// Seeds of a run of the tests.
 const SEEDS: u64 = 3_000;
+/// So many seeds reach all there is to reach.
+const ENOUGH: usize = 1_000;
 /// How many seeds, if not [`SEEDS`].
 const HOW_MANY: &str = "DSH_SEEDS";
 /// The one seed to run, with its whole story.
@@ -33,8 +38,9 @@ struct Problem {
 }
 
 /// What is wrong with a seed, with all that is needed to see why.
-fn problem(seed: u64) -> Option<Problem> {
+fn problem(seed: u64, reach: &mut Reach) -> Option<Problem> {
     let lives = run::run(seed);
+    lives.iter().for_each(|life| reach.of(life));
     let (mut violations, mut story) = (Vec::new(), String::new());
     for (at, life) in lives.iter().enumerate() {
         let found = check::violations(life);
@@ -79,13 +85,23 @@ fn every_seed_keeps_every_invariant() {
         None => (0..number(HOW_MANY).unwrap_or(SEEDS)).collect(),
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let problems: Vec<Problem> = std::thread::scope(|scope| {
-        let run =
-            |thread: usize| seeds[thread..].iter().step_by(threads).copied().filter_map(problem).collect::<Vec<_>>();
-        let running: Vec<_> = (0..threads.min(seeds.len())).map(|thread| scope.spawn(move || run(thread))).collect();
-        running.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    let run = &|thread: usize| {
+        let mut reach = Reach::default();
+        let mine = seeds.iter().skip(thread).step_by(threads);
+        (mine.filter_map(|seed| problem(*seed, &mut reach)).collect::<Vec<_>>(), reach)
+    };
+    let (mut problems, mut reach) = (Vec::new(), Reach::default());
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+        for thread in running {
+            let (found, reached) = thread.join().expect("no panic");
+            problems.extend(found);
+            reach.add(reached);
+        }
     });
     assert!(problems.is_empty(), "{}", report(&problems));
+    println!("{:?}", reach.0);
+    assert!(seeds.len() < ENOUGH || reach.missing().is_empty(), "never reached: {:?}", reach.missing());
 }
 
 #[test]

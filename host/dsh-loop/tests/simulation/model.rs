@@ -47,9 +47,8 @@ impl AnyModel {
         let chaos = &self.0.chaos;
         let mut pieces = Vec::new();
         let text = |index, text: &str| {
-            let delta = |text: &str| Piece::Chunk(Chunk::TextDelta { index, text: text.into() });
-            let block = ContentBlock::text(text);
-            vec![delta(&text[..1]), delta(&text[1..]), Piece::Chunk(Chunk::BlockEnd { index, block })]
+            let delta = Piece::Chunk(Chunk::TextDelta { index, text: text.into() });
+            [delta, Piece::Chunk(Chunk::BlockEnd { index, block: ContentBlock::text(text) })]
         };
         if chaos.strikes(Fault::NothingSaid, "model") {
             pieces.push(Piece::Chunk(Chunk::Finish { reason: FinishReason::Stop }));

@@ -15,7 +15,7 @@ use dsh_services::approvals::ApprovalDesks;
 use dsh_services::session::MemorySessions;
 use dsh_services::system_prompt::SystemPromptSections;
 use dsh_services::tools::ToolServices;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::chance::Chance;
 use crate::chaos::Chaos;
@@ -62,7 +62,7 @@ pub fn run(seed: u64) -> Vec<Life> {
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
         let mut chance = Chance::new(seed);
-        let plan = Plan::new(seed, &mut chance);
+        let plan = Plan::new(&mut chance);
         let clock = Arc::new(AnyClock::new(Chaos::new(plan.clone().calm(), Chance::new(0))));
         let sessions = MemorySessions::new(clock);
         let id = SessionId::new("first").expect("valid");
@@ -108,7 +108,7 @@ async fn live(
         }
         Ok(owner) => {
             let agent = chaos.take(owner);
-            chaos.note("made", json!(agent.session()));
+            chaos.note("made", Value::Null);
             let id = agent.session().clone();
             (work(&chaos, agent).await.err(), Some(id))
         }
