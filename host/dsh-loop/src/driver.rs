@@ -193,9 +193,9 @@ impl Core {
             code: fail.code.clone(),
             plugin: fail.plugin.clone(),
         };
-        self.journal.append(Event::Error(event.clone())).await?;
-        self.live(LiveEvent::AgentError(event)).await;
-        Ok(())
+        // Shown at once, so that a driver that is dropped here has shown what it logged.
+        let shown = LiveEvent::AgentError(event.clone());
+        self.journal.append_then(Event::Error(event), || self.journal.live_later(shown)).await
     }
 
     /// Awaits the flush of session and plugins, within the deadline; a failure is reported and the next turn proceeds. Nothing is asked

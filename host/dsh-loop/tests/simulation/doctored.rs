@@ -137,15 +137,12 @@ fn messages() {
         let at = first(&life.records, "send");
         life.records[at].data["refused"] = json!("disposed");
     });
-    check(&["turn/end"], "steering is read in its turn", |life| {
-        let ends = |record: &Record| record.is("turn/end") && record.data["reason"]["type"] == "completed";
-        let at = life.records.iter().position(ends).unwrap_or_else(|| {
-            let at = first(&life.records, "turn/end");
-            life.records[at].data["reason"] = json!({"type": "completed"});
-            at
-        });
+    check(&["step/end", "turn/end"], "steering is read in its turn", |life| {
+        let step = first(&life.records, "step/end");
+        let at = step + first(&life.records[step..], "turn/end");
+        life.records[at].data["reason"] = json!({"type": "completed"});
         life.plan.max_steps = 100;
-        let step = life.records[..at].iter().rposition(|record| record.is("step/end")).expect("it has a step");
+        let step = life.records[..at].iter().rposition(|record| record.is("step/end")).expect("there is one");
         let queued = Record {
             from: From::Live,
             kind: "agent/queued".into(),
