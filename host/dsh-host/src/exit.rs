@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dsh_loop::CreateError;
@@ -132,8 +133,18 @@ fn lower(text: &str) -> String {
 
 impl From<SessionError> for Stop {
     fn from(error: SessionError) -> Self {
-        Self::usage(error.to_string())
+        match &error {
+            SessionError::Io { error: io, .. } if is_of_writing(io.kind()) => {
+                Self::new(Code::Session, error.to_string())
+            }
+            _ => Self::usage(error.to_string()),
+        }
     }
+}
+
+/// Whether an error can only come of writing: then it is the session that could not be written, not a path that was wrong.
+fn is_of_writing(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 impl From<CreateError> for Stop {

@@ -194,12 +194,21 @@ pub(super) fn lock(path: &Path) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// Moves what stands after `whole` bytes of the log to the file beside it, which is returned.
+/// Moves what stands after `whole` bytes of the log to the file beside it, which is returned. It is cut off only when it is durable there.
 pub(super) fn set_torn_aside(path: &Path, file: &File, whole: u64, torn: &[u8]) -> io::Result<PathBuf> {
     let aside = path.with_extension("torn");
-    let mut kept = OpenOptions::new().append(true).create(true).mode(LOG_MODE).open(&aside)?;
-    kept.write_all(&[torn, b"\n"].concat())?;
-    kept.sync_data()?;
-    file.set_len(whole)?;
-    Ok(aside)
+    let moved = || {
+        let mut kept = OpenOptions::new().append(true).create(true).mode(LOG_MODE).open(&aside)?;
+        kept.write_all(&[torn, b"\n"].concat())?;
+        kept.sync_data()?;
+        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
+        file.set_len(whole)
+    };
+    match moved() {
+        Ok(()) => Ok(aside),
+        Err(error) => {
+            let problem = format!("its last line is not whole and could not be moved to {}: {error}", aside.display());
+            Err(io::Error::new(error.kind(), problem))
+        }
+    }
 }
