@@ -54,7 +54,7 @@ async fn finish(core: &Core, ended: Option<Result<(), JoinError>>, driver: JoinH
     // Calls outside of any turn were cancelled with the agent; their results are logged while the log is open.
     in_time(core, "a tool call", core.outside.write()).await;
     in_time(core, "what was begun in the log", core.journal.until_done()).await;
-    core.journal.seal();
+    in_time(core, "a write to the session", core.journal.seal()).await;
     in_time(core, "an observer", core.journal.until_done()).await;
     core.journal.settle_pending().await;
     core.flush_turn().await;

@@ -152,9 +152,12 @@ impl Journal {
     /// The same for whoever may be dropped while it waits: an abort drops a waterfall and with it a plugin in the middle of an append.
     /// What is in the log is shown on a task of its own, so that every observer has seen it and it has settled.
     pub(crate) async fn append_whole(self: &Arc<Self>, event: Event, depth: u32) -> Result<Arc<Entry>, RunError> {
+        // From the write on, so that the end of the agent never comes between the two.
+        let under_way = self.under_way();
         let entry = self.write(event, depth, true).await?;
         let (journal, shown) = (self.clone(), entry.clone());
         self.whole(async move { journal.show(&shown, depth, true).await }).await;
+        drop(under_way);
         Ok(entry)
     }
 
@@ -422,7 +425,9 @@ impl Journal {
     }
 
     /// Takes no more entries; what is in the log can still be shown and made durable.
-    pub(crate) fn seal(&self) {
+    pub(crate) async fn seal(&self) {
+        // A write that has begun is shown first.
+        let _writing = self.writer.lock().await;
         self.sealed.store(true, Ordering::Release);
     }
 

@@ -153,6 +153,16 @@ fn messages() {
 }
 
 #[test]
+fn steering_in_the_last_step() {
+    check(&["step/end"], "steering waits when no step can follow", |life| {
+        let at = first(&life.records, "step/end");
+        let steering = Record { kind: "steering/message".into(), ..life.records[at].clone() };
+        life.records.insert(at, steering);
+        life.plan.max_steps = 1;
+    });
+}
+
+#[test]
 fn the_live_side() {
     for twin in [
         "agent/turn-start",

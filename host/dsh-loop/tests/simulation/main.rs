@@ -18,7 +18,7 @@ use reach::Reach;
 use run::Life;
 
 /// Seeds of a run of the tests; the release build is several times as fast.
-const SEEDS: u64 = if cfg!(debug_assertions) { 1_500 } else { 6_000 };
+const SEEDS: u64 = if cfg!(debug_assertions) { 2_000 } else { 10_000 };
 /// So many seeds reach all there is to reach.
 const ENOUGH: usize = 1_000;
 /// How many seeds, if not [`SEEDS`].

@@ -75,3 +75,22 @@ pub fn steering_in_its_turn(life: &Life) -> Verdict {
     }
     Ok(())
 }
+
+/// A step after which there can be no other reads no steering behind its tools: it stays for the next turn.
+pub fn no_steering_in_the_last_step(life: &Life) -> Verdict {
+    let (mut open, mut cut) = (0, false);
+    for record in &life.records {
+        match record.kind.as_str() {
+            "step/start" => (open, cut) = (record.number("step"), false),
+            "step/end" => open = 0,
+            "assistant/chunk" => cut |= record.data["chunk"]["reason"] == "max-tokens",
+            "request/sent" => cut = false,
+            "steering/message" => {
+                let possible = open < u64::from(life.plan.max_steps) && !cut;
+                ensure(open == 0 || possible, || format!("read where nobody answers: {record}"))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

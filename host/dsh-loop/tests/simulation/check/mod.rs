@@ -30,6 +30,7 @@ pub const INVARIANTS: &[(&str, fn(&Life) -> Verdict)] = &[
     ("every question is decided, one at a time", endings::questions_are_decided),
     ("no message is lost or doubled", messages::accounted),
     ("steering is read in its turn", messages::steering_in_its_turn),
+    ("steering waits when no step can follow", messages::no_steering_in_the_last_step),
     ("a live twin follows its event", live::twins),
     ("the life begins with `agent/created` and ends with `agent/disposed`", live::first_and_last),
     ("the status changes as it may, and idle means idle", live::statuses),
