@@ -10,6 +10,7 @@ pub mod host;
 pub mod log;
 pub mod normal;
 pub mod parallel;
+pub mod reference;
 pub mod sandbox;
 
 use std::path::{Path, PathBuf};
