@@ -185,7 +185,7 @@ pub enum SessionCommand {
 }
 
 /// Which requests of a session; without any of these, all.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Copy, Default, Args)]
 pub struct WhichRequests {
     /// Those of this turn
     #[arg(long, value_name = "N")]

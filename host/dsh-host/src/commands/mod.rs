@@ -3,6 +3,7 @@
 mod config;
 mod doctor;
 mod plugin;
+mod replay;
 mod session;
 mod tool;
 

@@ -11,9 +11,9 @@ use dsh_seam::line::with_session;
 
 use super::{lines, tail};
 
-/// One place is kept for so many bytes of a log: the index is a few thousandths of a percent of the log, and no more than this is read to
+/// One place is kept for so many bytes of a log: the index is two thousandths of the log at most, and no more than this is read to
 /// find an entry.
-const BYTES_PER_MARK: u64 = 64 * 1024;
+const BYTES_PER_MARK: u64 = 32 * 1024;
 
 /// Where the lines of a log begin.
 #[derive(Debug, Clone, Default)]

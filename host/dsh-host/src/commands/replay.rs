@@ -1,0 +1,55 @@
+//! A log that is printed while it is read, so that its length does not matter. It is read twice: nothing is printed of one that turns out
+//! to be damaged.
+
+use std::io::{BufWriter, Stdout, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dsh_seam::SessionId;
+use dsh_seam::event::Entry;
+use dsh_seam::session::{Replay, SessionHeader, Sessions};
+
+use crate::diagnostics;
+use crate::exit::Stop;
+
+/// What is printed of each entry.
+pub trait Tells: Default + Send + 'static {
+    /// Adds what is to be printed.
+    fn tell(&mut self, entry: &Entry, out: &mut Vec<u8>);
+}
+
+/// Prints what a `Tells` says, entry by entry.
+struct Printing<T> {
+    tells: T,
+    text: Vec<u8>,
+    out: BufWriter<Stdout>,
+}
+
+impl<T: Tells> Replay for Printing<T> {
+    fn entry(&mut self, entry: Entry) {
+        self.text.clear();
+        self.tells.tell(&entry, &mut self.text);
+        // Whoever closed our standard output wants no more.
+        let _ = self.out.write_all(&self.text);
+    }
+}
+
+/// Prints a session: what `begin` prints of the header, then what it tells of the entries.
+pub async fn printed<T: Tells>(
+    sessions: &dyn Sessions,
+    id: &str,
+    salvage: bool,
+    begin: impl FnOnce(&SessionHeader, &mut Vec<u8>) -> T,
+) -> Result<(SessionHeader, T), Stop> {
+    let id = SessionId::new(id).map_err(|error| Stop::usage(error.to_string()).hint("see `dsh-host session list`"))?;
+    let (header, notices) = sessions.replay(&id, salvage, Arc::new(Mutex::new(()))).await?;
+    notices.iter().for_each(diagnostics::note);
+    let mut out = BufWriter::new(std::io::stdout());
+    let mut text = Vec::new();
+    let tells = begin(&header, &mut text);
+    let _ = out.write_all(&text);
+    let printing = Arc::new(Mutex::new(Printing { tells, text, out }));
+    sessions.replay(&id, salvage, printing.clone()).await?;
+    let mut printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = printing.out.flush();
+    Ok((header, std::mem::take(&mut printing.tells)))
+}
