@@ -181,7 +181,8 @@ impl Chaos {
         }
     }
 
-    async fn say_as_plugin(&self, action: Fault, context: &dyn PluginContext) {
+    /// One of the plugins says something.
+    pub async fn say_as_plugin(&self, action: Fault, context: &dyn PluginContext) {
         let (text, content) = self.text();
         match action {
             Fault::Send => self.said("send", &text, context.send(content).await),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use dsh_seam::draft::ModelCatalog;
 use dsh_seam::failure::{Failure, ModelFailure};
-use dsh_seam::llm::{ChunkStream, Llm, Model, ModelRequest};
+use dsh_seam::llm::{ChunkStream, Llm, Model, ModelRequest, RequestedBy};
 use dsh_seam::message::{Chunk, ContentBlock, FinishReason, Message, Role, ToolCall, Usage};
 use futures::StreamExt;
 use serde_json::json;
@@ -116,7 +116,9 @@ impl Model for AnyModel {
             brief(role, &serde_json::to_value(&message.content).expect("JSON")).unwrap_or_default()
         };
         let messages: Vec<String> = request.messages.iter().map(|message| brief(&message.message)).collect();
-        chaos.note("model asked", json!({"messages": messages.join("\n")}));
+        if request.by == RequestedBy::Loop {
+            chaos.note("model asked", json!({"messages": messages.join("\n")}));
+        }
         chaos.point("model").await;
         if chaos.strikes(Fault::ModelFails, "model") {
             return Err(ModelFailure::new("server", "the model failed"));

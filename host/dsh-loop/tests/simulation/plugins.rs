@@ -7,7 +7,8 @@ use dsh_seam::StepRef;
 use dsh_seam::event::Entry;
 use dsh_seam::failure::{FailureKind, FailureMode, PluginError, Seam};
 use dsh_seam::ids::PluginName;
-use dsh_seam::message::{ContentBlock, Message, ToolCall};
+use dsh_seam::llm::GenerateRequest;
+use dsh_seam::message::{ContentBlock, Message, Sampling, ToolCall};
 use dsh_seam::plugin::{Attached, Lifecycle, Plugin, PluginContext};
 use dsh_seam::session::{Flush, FlushError, Observer, Section, Sections};
 use dsh_seam::tools::{
@@ -86,6 +87,24 @@ struct Part {
 impl Part {
     fn broken(&self, seam: Seam) -> PluginError {
         PluginError { plugin: self.name.clone(), seam, kind: FailureKind::Trap, message: "it broke".into(), code: None }
+    }
+
+    /// Does something of its own inside of a call: an abort may drop it half way. Refusals are no failure here.
+    async fn acts(&self) {
+        let question = Question { title: "may I?".into(), detail: "for myself".into(), remember: None };
+        let request = GenerateRequest {
+            model: None,
+            system: None,
+            messages: vec![Message::user(vec![ContentBlock::text("and you?")])],
+            tools: Vec::new(),
+            sampling: Sampling::default(),
+        };
+        match self.chaos.below(4) {
+            0 => drop(self.context.ask(question).await),
+            1 => drop(self.context.generate(request).await),
+            2 => drop(self.context.append_log("note", json!({}), 0).await),
+            _ => self.chaos.say_as_plugin(Fault::Inject, &*self.context).await,
+        }
     }
 
     fn place(&self, seam: Seam) -> String {
@@ -167,6 +186,9 @@ impl<W: Own> Listener<W> for Part {
         let (chaos, place) = (&self.chaos, self.place(W::SEAM));
         chaos.note("listener begins", json!({"plugin": self.name, "waterfall": W::SEAM, "outermost": self.outermost}));
         chaos.point(&place).await;
+        if chaos.strikes(Fault::ListenerActs, &place) {
+            self.acts().await;
+        }
         if chaos.strikes(Fault::ListenerFails, &place) {
             return Err(self.broken(W::SEAM));
         }

@@ -46,7 +46,13 @@ pub fn accounted(life: &Life) -> Verdict {
             _ => 0,
         })
         .sum();
-    ensure(lost == counted, || format!("{lost} are nowhere, {counted} are counted as dropped"))
+    // A plugin that an abort dropped while it injected was told nothing.
+    let told = |text: &str| life.records.iter().any(|record| record.is("inject") && record.text("text") == text);
+    let begun = life.records.iter().filter(|record| record.is("inject begins")).map(|record| record.text("text"));
+    let unknown = begun.filter(|text| !told(text) && !in_log.contains_key(text)).count() as u64;
+    ensure((lost..=lost + unknown).contains(&counted), || {
+        format!("{lost} are nowhere, {counted} are counted as dropped")
+    })
 }
 
 /// Steering taken in before the last `step/end` of a turn that ended by itself with another step possible was read in that turn.
