@@ -282,9 +282,11 @@ impl Agent {
         if let Err(Stop::Failed(code)) = end
             && !self.is_cancelled()
         {
-            self.append("error", code, None);
-            let live = self.emit("agent/error", code);
-            self.settled(live);
+            // Shown together, as an event and its twin are.
+            let error = self.emit("error", code);
+            self.show("agent/error", code);
+            self.settled(error);
+            self.settle();
             self.token = None;
             return self.end_turn("error", code, 3);
         }
