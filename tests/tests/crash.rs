@@ -28,6 +28,8 @@ const FEWEST_CALLS: usize = 20;
 /// What can happen to a write beside the end of its process. Those with a `+` go on to happen.
 const DISK_FAULTS: &[(&str, &str)] =
     &[("full", ""), ("broken", ""), ("ENOSPC", "+"), ("EDQUOT", "+"), ("EIO", "+"), ("EROFS", "+"), ("EIO", "")];
+/// What happens to a repair.
+const REPAIR_FAULTS: &[&str] = &["kill", "torn", "full", "EIO"];
 /// The repair is killed at each of its calls, for sessions that were left at every so many calls.
 const REPAIRED_EVERY: usize = 23;
 /// How often the same session is killed.
@@ -40,7 +42,7 @@ type Test = fn(&Rehearsed) -> Result<(), String>;
 /// Every test is made with every conversation.
 const TESTS: &[(&str, Test)] = &[
     ("killed at any write or flush, it goes on", killed_anywhere),
-    ("killed while it is repaired, it goes on", killed_while_repaired),
+    ("killed and then struck while it is repaired, it goes on", struck_while_repaired),
     ("killed again and again, it goes on", killed_again_and_again),
     ("a write that fails is final and loses nothing", write_fails),
     ("a flush that fails is reported and loses nothing", flush_fails),
@@ -156,7 +158,7 @@ impl Session<'_> {
         Act { args, input: sends(rest), taken: self.taken, env, same_model: false }
     }
 
-    /// Resumes with a kill at a call; false when the process came to its end before.
+    /// Resumes with a fault at a call; false when the process came to a good end all the same.
     fn go_on_until(&mut self, fault: &str, at: usize) -> Result<bool, String> {
         let Some(left) = &self.left else { return Err("there is no log".to_owned()) };
         let acted = self.stage.act(&self.next(left, [counted(&self.stage), faults::at(fault, at)].concat()))?;
@@ -165,7 +167,17 @@ impl Session<'_> {
         self.taken += acted.taken();
         self.torn.push(next.torn.clone());
         self.left = Some(next);
-        Ok(acted.outcome.exit == KILLED)
+        match acted.outcome.exit {
+            KILLED | NOT_WRITTEN => Ok(true),
+            // A torn line that cannot be set aside: nothing was changed.
+            2 if acted.outcome.stderr.contains("could not be moved to") => Ok(true),
+            exit if self.may_exit(exit) => Ok(false),
+            _ => Err(ended("it failed", &acted)),
+        }
+    }
+
+    fn may_exit(&self, exit: i32) -> bool {
+        exit == 0 || self.conversation.turns.iter().any(|turn| turn.exit == exit)
     }
 
     /// Resumes and checks all that must hold then.
@@ -174,8 +186,7 @@ impl Session<'_> {
         let acted = self.stage.act(&self.next(left, Vec::new()))?;
         let Some((_, text)) = self.stage.log()? else { return Err("the log is gone".to_owned()) };
         let log = left.gone_on(&text, &acted).map_err(|error| format!("{error}\n{}", acted.outcome.stderr))?;
-        let may_exit = |exit: i32| exit == 0 || self.conversation.turns.iter().any(|turn| turn.exit == exit);
-        if !may_exit(acted.outcome.exit) {
+        if !self.may_exit(acted.outcome.exit) {
             return Err(ended("resumed, it failed", &acted));
         }
         let said = said(&log);
@@ -205,19 +216,19 @@ fn killed_anywhere(rehearsed: &Rehearsed) -> Result<(), String> {
     parallel::each(&places, |place| place.kill()?.go_on())
 }
 
-fn killed_while_repaired(rehearsed: &Rehearsed) -> Result<(), String> {
+fn struck_while_repaired(rehearsed: &Rehearsed) -> Result<(), String> {
     let some = |at: usize, call: &Call| parallel::long() || call.bytes > 0 && at.is_multiple_of(REPAIRED_EVERY);
     parallel::each(&rehearsed.places("torn", some), |place| {
         for at in 1.. {
             let mut session = place.kill()?;
             let Some(known) = session.left.as_ref().map(|left| left.log.entries.len()) else { return Ok(()) };
-            // In turn, so that both are tried on every kind of call.
-            let fault = if at % 2 == place.at % 2 { "kill" } else { "torn" };
-            let failed = |error: String| format!("killed again, `{fault}` at call {at}: {error}");
-            let killed = session.go_on_until(fault, at).map_err(failed)?;
+            // In turn, so that each is tried on every kind of call.
+            let fault = REPAIR_FAULTS[(at + place.at) % REPAIR_FAULTS.len()];
+            let failed = |error: String| format!("then `{fault}` at call {at}: {error}");
+            let failed_again = session.go_on_until(fault, at).map_err(failed)?;
             session.go_on().map_err(failed)?;
             let is_repaired = |left: &Left| (known..left.log.entries.len()).any(|at| left.log.kind(at) == "turn/start");
-            if !killed || session.left.as_ref().is_some_and(is_repaired) {
+            if !failed_again || session.left.as_ref().is_some_and(is_repaired) {
                 break;
             }
         }

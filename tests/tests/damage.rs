@@ -194,7 +194,7 @@ fn a_log_that_may_not_be_read_is_an_error() {
     let stage = Stage::new(&conversation).expect("a folder");
     stage.act_apart().expect("it runs");
     let (id, _) = stage.log().expect("one log").expect("a log");
-    fs::set_permissions(path(&stage, &id), fs::Permissions::from_mode(0)).expect("set");
+    fs::set_permissions(path(&stage, &id), fs::Permissions::from_mode(0o000)).expect("set");
     let acted = resume(&stage, &id);
     // Root may read everything.
     let root = rustix::process::geteuid().is_root();
@@ -284,4 +284,74 @@ fn the_lock_is_free_once_its_holder_is_killed() {
     let (id, _) = stage.log().expect("one log").expect("a log");
     let second = host::run(&run(&["--model", "echo", "--resume", &id, "more"], None)).expect("it runs");
     assert_eq!((second.exit, second.stdout.as_str()), (0, "more\n"), "{}", second.stderr);
+}
+
+/// What reached the disk when: the events of a run in order, with `flush` where its log was made durable.
+fn written(durability: &str) -> Vec<String> {
+    let call = |id: &str, name: &str| serde_json::json!({"id": id, "name": name, "arguments": {"text": id}});
+    let calls = [call("a", "say"), call("b", "say"), call("c", "change"), call("d", "echo")];
+    let script = format!("{}\n{{\"finish\":\"stop\"}}", serde_json::json!({"toolCalls": calls}));
+    let mut conversation = conversation(&script);
+    let args = ["--plugin", "echo", "--plugin", "{guests}/toolbox.wasm", "--durability", durability];
+    conversation.args = args.map(str::to_owned).into();
+    let stage = Stage::new(&conversation).expect("a folder");
+    let record = stage.sandbox.root().join("calls");
+    let env = faults::counted(&stage.sandbox.sessions(), &record);
+    let acted = stage.act(&Act { input: vec![send("go", None)], env, ..Act::default() }).expect("it runs");
+    assert_eq!(acted.outcome.exit, 0, "{}", acted.outcome.stderr);
+    let (id, text) = stage.log().expect("one log").expect("a log");
+    let log = log::Log::parse(&id, &text).expect("good lines");
+    let mut kinds = (0..log.entries.len()).map(|at| log.kind(at).to_owned());
+    let what = |call: faults::Call| match call.name.as_str() {
+        // The first write holds the header and the first event.
+        "write" | "pwrite" => kinds.next(),
+        "fdatasync" => Some("flush".to_owned()),
+        _ => None,
+    };
+    faults::calls(&record).into_iter().filter_map(what).filter(|kind| kind != "assistant/chunk").collect()
+}
+
+#[test]
+fn the_log_is_durable_at_the_end_of_a_turn_or_before_each_tool_that_may_change_something() {
+    let flushed = |durability| {
+        let events = written(durability);
+        let tools = events.iter().skip_while(|kind| *kind != "assistant/message").skip(1);
+        tools.take_while(|kind| *kind != "step/end").cloned().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        flushed("turn"),
+        "tool/call tool/call tool/result tool/result tool/call tool/result tool/call tool/result"
+    );
+    assert_eq!(
+        flushed("tool"),
+        "tool/call tool/call tool/result tool/result tool/call flush tool/result tool/call tool/result"
+    );
+    let end: Vec<String> = written("turn").into_iter().skip_while(|kind| kind != "turn/end").take(2).collect();
+    assert_eq!(end, ["turn/end", "flush"]);
+}
+
+#[test]
+fn a_fork_that_is_killed_leaves_the_original_and_no_half_copy() {
+    let conversation = conversation("{\"text\":\"hello\"}");
+    for fault in ["kill", "torn", "full"] {
+        for at in 1..12 {
+            let stage = Stage::new(&conversation).expect("a folder");
+            stage.act_apart().expect("it runs");
+            let (id, before) = stage.log().expect("one log").expect("a log");
+            let counted = faults::counted(&stage.sandbox.data, &stage.sandbox.root().join("calls"));
+            let env = [counted, faults::at(fault, at)].concat();
+            let args = ["--fork", &id].map(str::to_owned).into();
+            let act = Act { args, input: vec![send("more", None)], taken: 1, env, same_model: false };
+            let acted = stage.act(&act).expect("it runs");
+            assert_ne!(acted.outcome.exit, 0, "`{fault}` at call {at}");
+            let mut logs = log::texts_in(&stage.sandbox.sessions());
+            assert_eq!(logs.remove(&id), Some(before), "`{fault}` at call {at}");
+            for (copy, text) in logs {
+                let left = Left::parse(&copy, &text).unwrap_or_else(|error| panic!("`{fault}` at call {at}: {error}"));
+                let acted = resume(&stage, &copy);
+                let after = fs::read_to_string(path(&stage, &copy)).expect("it is there");
+                left.gone_on(&after, &acted).unwrap_or_else(|error| panic!("`{fault}` at call {at}: {error}"));
+            }
+        }
+    }
 }
