@@ -4,15 +4,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use dsh_loop::{AgentOptions, MAX_BYTES, MAX_MESSAGE_BYTES, MAX_MESSAGES, MAX_SUB_AGENT_DEPTH};
 use dsh_seam::event::{Event, Source};
 use dsh_seam::failure::FailureMode::Closed;
+use dsh_seam::failure::{PluginError, Seam};
 use dsh_seam::message::{Chunk, ContentBlock, FinishReason};
 use dsh_seam::plugin::{Attached, Plugin};
 use dsh_seam::services::Agents;
+use dsh_seam::waterfall::{Listener, Next, RunContext};
+use dsh_seam::waterfalls::{Decision, TurnContinuation};
 use futures::FutureExt;
 
-use crate::bench::{Answer, Bench, Watches, plugin, text};
+use crate::bench::{Answer, Bench, Watches, broken, plugin, text};
 use crate::{check, from};
 
 /// An observer that keeps what `tell` makes of each entry of `kinds`.
@@ -83,6 +87,69 @@ async fn chunks_reach_observers_before_the_next_event() {
     );
     let chunk = "assistant/chunk";
     assert_eq!(*chunks_heard.lock().expect("not poisoned"), [chunk, chunk, chunk, chunk, "assistant/message"]);
+}
+
+/// A listener of the continuation that keeps what was proposed and decides as it is told, or as proposed.
+struct Decides {
+    decision: Option<Decision>,
+    proposed: Arc<Mutex<Vec<Decision>>>,
+}
+
+#[async_trait]
+impl Listener<TurnContinuation> for Decides {
+    async fn handle(
+        &self,
+        _cx: &RunContext<TurnContinuation>,
+        proposal: Decision,
+        next: Next<TurnContinuation>,
+    ) -> Result<Decision, PluginError> {
+        self.proposed.lock().expect("not poisoned").push(proposal.clone());
+        let rest = next.run(proposal).await.map_err(|_| broken(Seam::TurnContinuation))?;
+        Ok(self.decision.clone().unwrap_or(rest))
+    }
+}
+
+/// One message is steered at `event`; what the listener was proposed, and what the turns were made of.
+async fn turns(first: Answer, max_steps: u32, event: &str, decision: Option<Decision>, expect: &str) {
+    let proposed: Arc<Mutex<Vec<Decision>>> = Arc::default();
+    let listener = Arc::new(Decides { decision, proposed: proposed.clone() });
+    let decides = plugin("decides", Closed, move |_| Attached {
+        turn_continuation: Some(listener.clone()),
+        ..Attached::default()
+    });
+    let mut bench = Bench::new(vec![first, Answer::Text("second")])
+        .with(decides)
+        .on(event, |agent| async move { agent.steer(text("wait"), Source::User).expect("room") }.boxed());
+    bench.options.max_steps = max_steps;
+    let transcript = bench.run(&["go"]).await;
+    let kinds = ["steering/message", "user/message", "request/sent", "turn/end"];
+    let told = transcript.lines().filter(|line| kinds.iter().any(|kind| line.starts_with(kind)));
+    let told = told.map(|line| line.replace("/message", "").replace("/sent", "")).collect::<Vec<_>>().join(", ");
+    let proposed = format!("{:?}", proposed.lock().expect("not poisoned")[0]);
+    assert_eq!(format!("{proposed}: {told}"), expect);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_steered_keeps_a_turn_going_unless_no_other_step_is_possible() {
+    let (go, stop) = (|| Answer::Calls(&[("ok", "{}")]), Some(Decision::Stop));
+    let cut = || {
+        let block = Chunk::BlockEnd { index: 0, block: ContentBlock::text("as I was say") };
+        Answer::Raw(vec![block, Chunk::Finish { reason: FinishReason::MaxTokens }])
+    };
+    let on = "user go, request, steering wait, request, turn/end completed";
+    let (drained, pending) = ("assistant/message", "step/end");
+    turns(Answer::Text("one"), 0, drained, None, &format!("Proceed(None): {on}")).await;
+    turns(Answer::Text("one"), 0, pending, None, &format!("Stop: {on}")).await;
+    turns(Answer::Text("one"), 0, drained, stop.clone(), &format!("Proceed(None): {on}")).await;
+    turns(go(), 0, pending, stop.clone(), &format!("Proceed(None): {on}")).await;
+    let next = |reason: &str, proposed: &str, last: &str| {
+        format!("{proposed}: user go, request, turn/end {reason}, user wait, request, turn/end {last}")
+    };
+    turns(Answer::Text("one"), 1, drained, None, &next("completed", "Stop", "completed")).await;
+    turns(Answer::Text("one"), 1, pending, None, &next("completed", "Stop", "completed")).await;
+    turns(go(), 1, pending, None, &next("max-steps", "Proceed(None)", "completed")).await;
+    turns(cut(), 0, drained, None, &next("max-tokens", "Stop", "completed")).await;
+    turns(cut(), 0, pending, stop, &next("max-tokens", "Stop", "completed")).await;
 }
 
 #[tokio::test(start_paused = true)]
