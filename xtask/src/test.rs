@@ -77,11 +77,8 @@ fn check(repo: &Repo, steps: &mut Steps, counts: &mut Counts) {
     });
     // In the dev profile, so that the release build keeps one set of features.
     steps.check("interleavings of the loop", || {
-        let features = ["--features", "interleavings"];
-        run_tests(
-            repo.cargo().args(["test", "--package", "dsh-loop", "--test", "interleavings"]).args(features),
-            counts,
-            say,
-        )
+        let only = ["--package", "dsh-loop", "--features", "interleavings", "--test", "interleavings"];
+        call(repo.cargo().arg("clippy").args(only).args(["--", "--deny", "warnings"]))?;
+        run_tests(repo.cargo().arg("test").args(only), counts, say)
     });
 }

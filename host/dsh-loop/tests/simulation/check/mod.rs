@@ -18,8 +18,11 @@ pub use view::brief;
 /// Whether an invariant holds; an error says where it does not.
 pub type Verdict = Result<(), String>;
 
+/// Looks at a life.
+type Invariant = fn(&Life) -> Verdict;
+
 /// All invariants, each with the name under which a violation is reported.
-pub const INVARIANTS: &[(&str, fn(&Life) -> Verdict)] = &[
+pub const INVARIANTS: &[(&str, Invariant)] = &[
     ("it comes to its end", endings::comes_to_its_end),
     ("nothing is left", endings::nothing_is_left),
     ("the log is contiguous and its time never goes back", sequence::contiguous),
