@@ -718,6 +718,44 @@ mod tests {
         check(&[user("a"), user("b"), user("c"), user("d"), compaction, user("e")], "a | left out | d | e", Ok(()));
     }
 
+    /// Whenever it is asked for, the chain is that over all messages, computed anew.
+    #[test]
+    fn the_chain_grows_with_the_history() {
+        let compaction = |start, count| {
+            Event::CompactionApplied(CompactionApplied {
+                turn: 1,
+                step: 1,
+                start,
+                count,
+                replacement: vec![Message::user_text("left out")],
+                plugin: PluginName::new("compaction").expect("valid"),
+            })
+        };
+        let events: Vec<Event> = (0..20)
+            .map(|n| match n {
+                7 => compaction(0, 3),
+                12 => compaction(2, 4),
+                13 => compaction(0, 0),
+                _ => user(&n.to_string()),
+            })
+            .collect();
+        // Asked after each event, after every third, and only at the end.
+        for asked in [1, 3, 100] {
+            let mut history = Arc::new(History::default());
+            for (n, event) in events.iter().enumerate() {
+                Arc::make_mut(&mut history).apply(event);
+                if n % asked == 0 || n + 1 == events.len() {
+                    let list = MessageList::new(history.clone());
+                    let again = MessageList::of(list.iter().map(|message| message.message.clone()));
+                    assert_eq!(list.chain(), again.chain(), "after event {n}");
+                    let part = MessageList::from_segments(history.clone(), vec![Segment::Base { start: 0, end: 1 }]);
+                    let again = MessageList::of(part.iter().map(|message| message.message.clone()));
+                    assert_eq!(part.chain(), again.chain(), "the first message after event {n}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn ranges_cross_segments() {
         let mut history = History::default();
