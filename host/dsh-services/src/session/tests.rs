@@ -487,7 +487,7 @@ fn long_entry(id: &SessionId, seq: u64) -> Entry {
         0 => entry(id, seq, "start"),
         1 => entry(id, seq, "step"),
         49 => entry(id, seq, "end"),
-        _ => entry(id, seq, if seq % 3 == 0 { "\u{e4} \"note\"\n" } else { "note" }),
+        _ => entry(id, seq, if seq.is_multiple_of(3) { "\u{e4} \"note\"\n" } else { "note" }),
     }
 }
 
