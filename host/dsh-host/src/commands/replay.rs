@@ -1,7 +1,7 @@
 //! A log that is printed while it is read, so that its length does not matter. It is read twice: nothing is printed of one that turns out
 //! to be damaged.
 
-use std::io::{BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dsh_seam::SessionId;
@@ -9,7 +9,7 @@ use dsh_seam::event::Entry;
 use dsh_seam::session::{Replay, SessionHeader, Sessions};
 
 use crate::diagnostics;
-use crate::exit::Stop;
+use crate::exit::{Code, Stop};
 
 /// What is printed of each entry.
 pub trait Tells: Default + Send + 'static {
@@ -22,14 +22,33 @@ struct Printing<T> {
     tells: T,
     text: Vec<u8>,
     out: BufWriter<Stdout>,
+    /// Why nothing more is printed.
+    problem: Option<io::Error>,
+}
+
+impl<T> Printing<T> {
+    /// Prints the text, unless an earlier one could not be printed.
+    fn print(&mut self) {
+        if self.problem.is_none() {
+            self.problem = self.out.write_all(&self.text).err();
+        }
+    }
+
+    /// Prints the rest. Whoever closed our standard output wants no more; anything else is an error.
+    fn end(&mut self) -> Result<(), Stop> {
+        let problem = self.problem.take().or_else(|| self.out.flush().err());
+        match problem.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
+            None => Ok(()),
+            Some(error) => Err(Stop::new(Code::Interrupted, format!("standard output could not be written: {error}"))),
+        }
+    }
 }
 
 impl<T: Tells> Replay for Printing<T> {
     fn entry(&mut self, entry: Entry) {
         self.text.clear();
         self.tells.tell(&entry, &mut self.text);
-        // Whoever closed our standard output wants no more.
-        let _ = self.out.write_all(&self.text);
+        self.print();
     }
 }
 
@@ -43,13 +62,13 @@ pub async fn printed<T: Tells>(
     let id = SessionId::new(id).map_err(|error| Stop::usage(error.to_string()).hint("see `dsh-host session list`"))?;
     let (header, notices) = sessions.replay(&id, salvage, Arc::new(Mutex::new(()))).await?;
     notices.iter().for_each(diagnostics::note);
-    let mut out = BufWriter::new(std::io::stdout());
     let mut text = Vec::new();
     let tells = begin(&header, &mut text);
-    let _ = out.write_all(&text);
-    let printing = Arc::new(Mutex::new(Printing { tells, text, out }));
+    let mut printing = Printing { tells, text, out: BufWriter::new(io::stdout()), problem: None };
+    printing.print();
+    let printing = Arc::new(Mutex::new(printing));
     sessions.replay(&id, salvage, printing.clone()).await?;
     let mut printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
-    let _ = printing.out.flush();
+    printing.end()?;
     Ok((header, std::mem::take(&mut printing.tells)))
 }
