@@ -48,6 +48,8 @@ impl AgentLoop {
 
     /// Opens or makes the session, attaches the plugins, registers the agent, repairs the session's open turn if it has one, and
     /// starts the driver. When it fails, nothing is left behind.
+    ///
+    /// Dropped on the way it leaves nothing behind either, but `agent/created` may have been shown without an `agent/disposed`.
     pub async fn create(&self, id: AgentId, options: AgentOptions) -> Result<AgentOwner, CreateError> {
         self.create_with(id, options, None).await
     }
@@ -69,9 +71,8 @@ impl AgentLoop {
         }
         let info = AgentInfo { agent: id, session: session.header.id.clone(), lineage: options.lineage.clone() };
         let core = self.core(info, options, (session.writer, state), heritage);
-        let seams = self.seams(&core).map_err(CreateError::Tools)?;
-        let observers = seams.1;
-        if core.seams.set(seams.0).is_err() {
+        let (seams, observers) = self.seams(&core).map_err(CreateError::Tools)?;
+        if core.seams.set(seams).is_err() {
             unreachable!("a core is made once");
         }
         core.journal.observe(observers);
@@ -303,6 +304,8 @@ impl LoopAgent {
 
     /// Context for the next request; never starts a turn. While a step is open it is held until the step ends; while no turn is open it
     /// is durable when this returns.
+    ///
+    /// Cancel safe: dropped, the context is in the log or held as a whole, or not at all; in the log it may not be durable yet.
     pub async fn inject(&self, content: Vec<ContentBlock>, source: Source) -> Result<(), Failure> {
         self.core.inject(Queued::new(content, source)?).await
     }
@@ -333,7 +336,7 @@ impl LoopAgent {
         self.core.dispose(reason);
     }
 
-    /// Returns when the agent is idle with nothing queued, or disposed.
+    /// Returns when the agent is idle with nothing queued, or disposed. Cancel safe.
     pub async fn idle(&self) {
         self.core.inbox.quiet().await;
     }
@@ -354,6 +357,8 @@ impl LoopAgent {
     }
 
     /// One tool call outside of any turn, through the whole waterfall and all guards: turn 0, step 0.
+    ///
+    /// Not cancel safe: a call whose `tool/call` is in the log gets no `tool/result` any more. Dispose the agent to stop one.
     pub async fn call_tool(&self, name: &str, arguments: &str) -> Result<Dispatch, Failure> {
         let n = self.outside_calls.fetch_add(1, Ordering::Relaxed) + 1;
         let call = ToolCall {

@@ -36,7 +36,6 @@ pub(crate) async fn drive(core: Arc<Core>) {
                     // Boxed, so that an idle agent's task does not keep room for a turn.
                     Box::pin(core.turn(due)).await;
                     next = core.inbox.hand_over();
-                    core.journal.settle_pending().await;
                 }
             }
         }

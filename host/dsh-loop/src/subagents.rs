@@ -295,6 +295,7 @@ impl Tending {
     /// Returns when the work is not wanted any more.
     async fn over(&self) {
         tokio::select! {
+            biased;
             () = self.cancelled.cancelled() => {}
             () = self.gone() => {}
         }
@@ -303,6 +304,7 @@ impl Tending {
     /// Returns when nobody is there any more whom the work is for.
     async fn gone(&self) {
         tokio::select! {
+            biased;
             () = self.parent.life.cancelled() => {}
             () = self.call_ended.cancelled() => {}
         }
