@@ -26,11 +26,6 @@ impl Left {
         Ok(Left { log, whole: whole.to_owned(), torn: torn.to_owned() })
     }
 
-    /// How many entries were copied from another session.
-    pub fn copied(&self) -> usize {
-        self.log.header["forkedAt"].as_u64().map_or(0, |last| usize::try_from(last).unwrap_or(usize::MAX) + 1)
-    }
-
     /// Whether a line of standard output is a durable event of this session.
     pub fn is_own(&self, line: &str) -> bool {
         line.contains("\"seq\":") && line.contains(&format!("\"session\":\"{}\"", self.log.id))

@@ -114,7 +114,7 @@ impl<'a> Place<'a> {
         let left = stage.log()?.map(|(id, text)| Left::parse(&id, &text)).transpose()?;
         for (id, text) in stage.logs_of_others() {
             let left = Left::parse(&id, &text)?;
-            left.holds_what_was_printed(left.copied(), &acted.outcome.stdout)?;
+            left.holds_what_was_printed(left.log.copied(), &acted.outcome.stdout)?;
         }
         match &left {
             Some(left) => left.holds_what_was_printed(0, &acted.outcome.stdout)?,

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use dsh_tests::aftermath::Left;
 use dsh_tests::conversation::{Act, Acted, Conversation, Stage, Turn, send};
@@ -272,14 +271,15 @@ fn the_lock_is_free_once_its_holder_is_killed() {
     let script = stage.sandbox.case.join("never.jsonl");
     fs::write(&script, "{\"text\":\"never heard\",\"delayMs\":60000}\n").expect("written");
     let model = format!("script:{}", script.display());
-    let run = |args: &[&str], kill_after| Run {
+    let run = |args: &[&str], signal: Option<&str>| Run {
         args: args.iter().map(ToString::to_string).collect(),
         env: stage.sandbox.environment(),
         dir: stage.sandbox.workspace.clone(),
-        kill_after,
+        signal: signal.map(|after| ("KILL".to_owned(), after.to_owned())),
         ..Run::default()
     };
-    let first = host::run(&run(&["--model", &model, "go"], Some(Duration::from_millis(300)))).expect("it runs");
+    let holder = run(&["--output", "jsonl", "--model", &model, "go"], Some("request/sent"));
+    let first = host::run(&holder).expect("it runs");
     assert_eq!(first.exit, 137, "{}", first.stderr);
     let (id, _) = stage.log().expect("one log").expect("a log");
     let second = host::run(&run(&["--model", "echo", "--resume", &id, "more"], None)).expect("it runs");
