@@ -1,6 +1,7 @@
 //! How a scenario is explored: all of its orders when they can be counted, else many of them by two kinds of chance.
 
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler};
+use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::{Config, Runner};
 
 /// Room for the state of one task: futures of a debug build are large.
@@ -35,4 +36,9 @@ pub fn many_orders(scenario: impl Fn() + Send + Sync + Clone + 'static) {
     let any = Runner::new(RandomScheduler::new(samples), config()).run(scenario.clone());
     let few = Runner::new(PctScheduler::new(DEPTH, samples), config()).run(scenario);
     println!("{any} random orders, {few} with {DEPTH} preemptions");
+}
+
+/// Lets any task go on before the caller does: a task that was just started may run first.
+pub fn point() {
+    AtomicBool::new(false).load(Ordering::Relaxed);
 }

@@ -7,7 +7,7 @@ use dsh_seam::event::{LiveEvent, Source, Status};
 use dsh_seam::message::ContentBlock;
 use shuttle::future::{JoinHandle, block_on, spawn};
 
-use crate::explore::{all_orders, many_orders};
+use crate::explore::{all_orders, many_orders, point};
 
 /// An inbox, and what is known of it from outside. The events come in the order of what happened, since they are emitted under the
 /// inbox's lock.
@@ -148,13 +148,17 @@ fn message(text: &str) -> Queued {
 /// Starts the driver.
 fn driver(world: &Arc<World>) -> JoinHandle<()> {
     let world = world.clone();
-    spawn(async move { world.drive().await })
+    let driver = spawn(async move { world.drive().await });
+    point();
+    driver
 }
 
 /// Starts a task that does something.
 fn task<T: Send + 'static>(world: &Arc<World>, act: impl FnOnce(&World) -> T + Send + 'static) -> JoinHandle<T> {
     let world = world.clone();
-    spawn(async move { act(&world) })
+    let task = spawn(async move { act(&world) });
+    point();
+    task
 }
 
 /// What a task came to.
@@ -198,7 +202,7 @@ fn no_wake_up_is_lost_between_two_senders() {
 
 #[test]
 fn steering_is_read_whenever_it_comes() {
-    all_orders(|| {
+    many_orders(|| {
         let world = World::new(QueueMode::All, false, 1);
         assert!(world.send("a"));
         let driver = driver(&world);
@@ -225,7 +229,7 @@ fn one_message_a_turn_reads_them_all() {
 
 #[test]
 fn the_first_abort_wins_and_a_later_one_changes_nothing() {
-    all_orders(|| {
+    many_orders(|| {
         let world = World::new(QueueMode::All, false, 2);
         assert!(world.send("a"));
         let driver = driver(&world);
@@ -241,7 +245,7 @@ fn the_first_abort_wins_and_a_later_one_changes_nothing() {
 
 #[test]
 fn a_dispose_replaces_an_abort_and_all_who_wait_return() {
-    all_orders(|| {
+    many_orders(|| {
         let world = World::new(QueueMode::All, false, 1);
         assert!(world.send("a"));
         let driver = driver(&world);
@@ -312,7 +316,7 @@ fn a_cancel_counts_what_it_clears_and_nothing_else() {
 
 #[test]
 fn a_held_driver_takes_nothing_before_its_release() {
-    all_orders(|| {
+    many_orders(|| {
         let world = World::new(QueueMode::All, true, 0);
         let driver = driver(&world);
         assert!(world.send("a"));
