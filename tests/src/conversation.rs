@@ -82,15 +82,10 @@ impl Conversation {
         self.turns.iter().flat_map(|turn| turn.script.lines()).filter(|line| !line.is_empty()).collect()
     }
 
-    /// The whole standard input of one process for these turns; `apart`: what came of a process for each of all turns. `waits`: the
-    /// first message waits too, for the end of a turn that comes before.
-    pub fn input(&self, turns: Range<usize>, apart: &[Acted], waits: bool) -> Vec<String> {
+    /// The whole standard input of one process for these turns; `apart`: what came of a process for each of all turns.
+    pub fn input(&self, turns: Range<usize>, apart: &[Acted]) -> Vec<String> {
         let mut earlier = BTreeMap::new();
-        let mut lines = Vec::new();
-        for (at, turn) in self.turns[turns.clone()].iter().enumerate() {
-            let ends = at + usize::from(waits);
-            lines.push(send(&turn.prompt, (ends > 0).then(|| format!("turn/end#{ends}")).as_deref()));
-        }
+        let mut lines = sends(self.turns[turns.clone()].iter().map(|turn| turn.prompt.as_str()));
         for (turn, acted) in self.turns[turns.clone()].iter().zip(&apart[turns]) {
             lines.extend(turn.lines(&earlier));
             for (kind, count) in count_events(&acted.outcome.stdout) {

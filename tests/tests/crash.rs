@@ -59,7 +59,7 @@ struct Rehearsed {
 impl Rehearsed {
     fn new(name: &str, conversation: &Conversation) -> Result<Rehearsed, String> {
         let apart = Stage::new(conversation)?.act_apart()?;
-        let input = conversation.input(0..conversation.turns.len(), &apart, false);
+        let input = conversation.input(0..conversation.turns.len(), &apart);
         let stage = Stage::new(conversation)?;
         let acted = stage.act(&Act { input: input.clone(), env: counted(&stage), ..Act::default() })?;
         let calls = faults::calls(&record(&stage));

@@ -43,7 +43,7 @@ impl Whole {
     fn new(conversation: &Conversation) -> Result<Whole, String> {
         let apart = Stage::new(conversation)?.act_apart()?;
         let stage = Stage::new(conversation)?;
-        let input = conversation.input(0..conversation.turns.len(), &apart, false);
+        let input = conversation.input(0..conversation.turns.len(), &apart);
         let acted = stage.act(&Act { input, same_model: true, ..Act::default() })?;
         let (id, text) = stage.log()?.ok_or("there is no log")?;
         let log = Log::parse(&id, &text)?;
@@ -142,7 +142,7 @@ fn cut_at_turns(whole: &Whole) -> Result<(), String> {
     parallel::each(&cuts.collect::<Vec<_>>(), |cut| {
         let Whole { conversation, apart, .. } = whole;
         let stage = Stage::new(conversation)?;
-        let input = conversation.input(0..cut.after, apart, false);
+        let input = conversation.input(0..cut.after, apart);
         let first = stage.act(&Act { input, same_model: true, ..Act::default() })?;
         let (id, before) = stage.log()?.ok_or("there is no log")?;
         let mut args = vec![cut.how.to_owned()];
@@ -152,7 +152,7 @@ fn cut_at_turns(whole: &Whole) -> Result<(), String> {
             "--fork" => args.push(format!("{id}@{}", Log::parse(&id, &before)?.entries.len() - 1)),
             _ => {}
         }
-        let input = conversation.input(cut.after..conversation.turns.len(), apart, false);
+        let input = conversation.input(cut.after..conversation.turns.len(), apart);
         let taken = conversation.lines_before(cut.after);
         let second = stage.act(&Act { args, input, taken, same_model: true, env: Vec::new() })?;
         let mut logs = log::texts_in(&stage.sandbox.sessions());
@@ -186,19 +186,20 @@ fn cut_in_turns(whole: &Whole) -> Result<(), String> {
         let left = Left::parse(&whole.id, &whole.beginning(cut.after))?;
         // What is logged and not answered drives a turn of its own, which is the whole turn.
         let unanswered = !open && dsh_tests::conversation::said(&left.log).len() > ended;
-        let next = ended + usize::from(open || unanswered);
-        let mut input = conversation.input(next..conversation.turns.len(), apart, unanswered);
-        if next == conversation.turns.len() && !unanswered {
+        let next = ended + usize::from(open);
+        let mut input = conversation.input(next..conversation.turns.len(), apart);
+        if unanswered {
+            // What is logged is not said again.
+            input.remove(0);
+        } else if input.is_empty() {
             input.push(send("and now?", None));
         }
-        let taken = conversation.lines_before(if open { ended + 1 } else { ended });
+        let taken = conversation.lines_before(next);
         let args = ["--resume", &whole.id].map(str::to_owned).into();
         let acted = stage.act(&Act { args, input, taken, same_model: true, env: Vec::new() })?;
         let (_, text) = stage.log()?.ok_or("the log is gone")?;
         let log = left.gone_on(&text, &acted).map_err(|error| format!("{error}\n{}", acted.outcome.stderr))?;
-        if open && conversation.turns[ended].matters
-            || !conversation.turns[ended.min(next - 1)].input.is_empty() && unanswered
-        {
+        if open && conversation.turns[ended].matters {
             return Ok(());
         }
         let from = |log: &Log, turn: usize| {
@@ -207,12 +208,13 @@ fn cut_in_turns(whole: &Whole) -> Result<(), String> {
             let start = if turn == 0 { 0 } else { start.unwrap_or(log.entries.len()) };
             log.entries[start..]
                 .iter()
+                // Context that came after the turn is lost with the cut.
+                .skip_while(|entry| entry["type"] == "context/message")
                 .map(outline)
                 .take_while(|entry| entry["data"]["content"][0]["text"] != "and now?")
                 .collect::<Vec<_>>()
         };
-        let first = if open { ended + 1 } else { ended };
-        same("entry", from(&log, first), from(&whole.log, first))
+        same("entry", from(&log, next), from(&whole.log, next))
     })
 }
 
