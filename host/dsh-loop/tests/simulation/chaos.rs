@@ -20,7 +20,7 @@ const ACTIONS: [Fault; 7] =
 /// Of so many points one is an occasion for an action.
 const POINTS_WITHOUT_ACTION: u32 = 6;
 /// Actions of one run: enough to meet each other, few enough for the run to come to its end.
-const MOST_ACTIONS: u32 = 40;
+const MOST_ACTIONS: u32 = 50;
 
 /// What a run is made of.
 pub struct Chaos {
@@ -103,7 +103,7 @@ impl Chaos {
     pub async fn point(self: &Arc<Self>, place: &str) {
         if self.below(POINTS_WITHOUT_ACTION) == 0 {
             for action in ACTIONS {
-                if self.strikes(action, place) && self.actions.fetch_add(1, Ordering::Relaxed) < MOST_ACTIONS {
+                if self.strikes(action, place) {
                     tokio::spawn(self.clone().act(action));
                 }
             }
@@ -125,6 +125,9 @@ impl Chaos {
 
     /// Does one thing to the agent, as a person or as one of its plugins.
     pub async fn act(self: Arc<Self>, action: Fault) {
+        if self.actions.fetch_add(1, Ordering::Relaxed) >= MOST_ACTIONS {
+            return;
+        }
         let contexts = self.contexts();
         let plugin = match contexts.len() {
             0 => None,
