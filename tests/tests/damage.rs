@@ -357,14 +357,16 @@ fn a_fork_that_is_killed_leaves_the_original_and_no_half_copy() {
 }
 
 #[test]
-fn a_log_that_cannot_be_printed_whole_is_an_error() {
+fn what_cannot_be_printed_whole_is_an_error() {
     use dsh_tests::host::{self, Run};
     let conversation = conversation("{\"text\":\"hello\"}");
     let stage = Stage::new(&conversation).expect("a folder");
     stage.act_apart().expect("it runs");
     let (id, _) = stage.log().expect("one log").expect("a log");
-    for command in ["show", "export", "requests"] {
-        let script = format!("'{}' session {command} {id} >/dev/full", host::binary().display());
+    let of_session = ["show", "export", "requests"].map(|command| format!("session {command} {id}"));
+    let others = ["session list", "config schema", "doctor", "completions bash"].map(str::to_owned);
+    for command in of_session.into_iter().chain(others) {
+        let script = format!("'{}' {command} >/dev/full", host::binary().display());
         let args = vec!["-c".to_owned(), script];
         let run =
             Run { args, env: stage.sandbox.environment(), dir: stage.sandbox.workspace.clone(), ..Run::default() };

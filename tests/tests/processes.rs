@@ -173,3 +173,22 @@ fn a_second_signal_ends_the_process_at_once() {
     // Far less than the grace that a running guest has.
     assert!(start.elapsed() < Duration::from_millis(900), "it took {:?}", start.elapsed());
 }
+
+#[test]
+fn a_first_signal_while_the_run_ends_by_itself_lets_it_end() {
+    let long = "x".repeat(200_000);
+    let (sandbox, model) = sandbox(&format!("{{\"text\": \"{long}\"}}"));
+    let mut live = Live::start(&sandbox, &["--model", &model, "go"]);
+    live.until("agent/created");
+    // Nobody reads: what is left of the output does not fit a pipe. The signal comes when the log shows the turn ended.
+    let ended = || log::texts_in(&sandbox.sessions()).values().any(|text| text.contains("turn/end"));
+    while !ended() {
+        std::thread::yield_now();
+    }
+    let pid = i32::try_from(live.child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("it runs");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    live.until("agent/disposed");
+    let (_, code) = live.end();
+    assert_eq!(code, Some(130));
+    assert_eq!(reason(&session(&sandbox, false))["type"], "completed");
+}

@@ -33,7 +33,7 @@ pub fn check(named: Option<&PathBuf>, environment: &Environment) -> Result<Code,
         count(plan.agents.len(), "agent"),
         count(plan.plugins.len(), "plugin"),
         count(plan.providers.len(), "provider"),
-    ));
+    ))?;
     if trust::harm(&loaded).is_some() && !trust::is_trusted(&loaded, environment) {
         diagnostics::note(
             "it is not trusted: it counts when it is named with `--config`, or after `dsh-host config trust`",
@@ -47,9 +47,9 @@ pub fn trust(named: Option<&PathBuf>, environment: &Environment) -> Result<Code,
     let loaded = config::read_any(named, environment)?;
     resolve::configuration(&loaded, environment)?;
     let plugins = trust::trust(&loaded, environment)?;
-    print_line(&format!("trusted: {}", loaded.path.display()));
+    print_line(&format!("trusted: {}", loaded.path.display()))?;
     for plugin in plugins {
-        print_line(&format!("trusted: {}", plugin.display()));
+        print_line(&format!("trusted: {}", plugin.display()))?;
     }
     Ok(Code::Success)
 }

@@ -70,7 +70,7 @@ pub fn run(named: Option<&Path>, environment: &Environment) -> Result<Code, Stop
         };
         say(&format!("provider {}", name.get_ref()), state);
     }
-    print(&columns(&rows));
+    print(&columns(&rows))?;
     Ok(Code::Success)
 }
 

@@ -54,26 +54,35 @@ pub async fn run(command: Command, environment: &Environment) -> Result<Code, St
 fn completions(shell: clap_complete::Shell) -> Result<Code, Stop> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut args::whole(), "dsh-host", &mut script);
-    print(&String::from_utf8_lossy(&script));
+    print(&String::from_utf8_lossy(&script))?;
     Ok(Code::Success)
 }
 
-/// Prints to standard output. A reader who is gone wants no more, and that is no error.
-fn print(text: &str) {
+/// Prints to standard output.
+fn print(text: &str) -> Result<(), Stop> {
     let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// What came of printing. Whoever closed our standard output wants no more, and that is no error; anything else is one.
+fn written(result: std::io::Result<()>) -> Result<(), Stop> {
+    match result {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Stop::new(Code::Interrupted, format!("standard output could not be written: {error}")))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// The same, as a line.
-fn print_line(text: &str) {
-    print(&format!("{text}\n"));
+fn print_line(text: &str) -> Result<(), Stop> {
+    print(&format!("{text}\n"))
 }
 
 /// One JSON value, for a program or a curious person.
 fn print_json(value: &impl serde::Serialize) -> Result<(), Stop> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Stop::new(Code::Internal, error.to_string()))?;
-    print_line(&text);
-    Ok(())
+    print_line(&text)
 }
 
 /// Rows as columns of equal width, two blanks apart.

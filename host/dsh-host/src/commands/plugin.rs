@@ -37,7 +37,7 @@ pub fn check(file: &str, environment: &Environment) -> Result<Code, Stop> {
     let inspection = dsh_wasm::inspect(&bytes)
         .map_err(|refusal| Stop::usage(format!("`{file}`: {refusal}")).hint(refusal.hint()))?;
     let hooks: Vec<&str> = inspection.seams.iter().map(|seam| seam.as_str()).collect();
-    print(&format!("`{file}` fits this host; hooks: {}\n", hooks.join(", ")));
+    print(&format!("`{file}` fits this host; hooks: {}\n", hooks.join(", ")))?;
     Ok(Code::Success)
 }
 
@@ -67,7 +67,7 @@ pub async fn inspect(file: &str, shape: Shape, environment: &Environment) -> Res
         };
         return print_json(&shown).map(|()| Code::Success);
     }
-    print(&text(&name, &path.display().to_string(), &description));
+    print(&text(&name, &path.display().to_string(), &description))?;
     Ok(Code::Success)
 }
 

@@ -9,7 +9,7 @@ use dsh_seam::event::Entry;
 use dsh_seam::session::{Replay, SessionHeader, Sessions};
 
 use crate::diagnostics;
-use crate::exit::{Code, Stop};
+use crate::exit::Stop;
 
 /// What is printed of each entry.
 pub trait Tells: Default + Send + 'static {
@@ -34,13 +34,9 @@ impl<T> Printing<T> {
         }
     }
 
-    /// Prints the rest. Whoever closed our standard output wants no more; anything else is an error.
+    /// Prints the rest.
     fn end(&mut self) -> Result<(), Stop> {
-        let problem = self.problem.take().or_else(|| self.out.flush().err());
-        match problem.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
-            None => Ok(()),
-            Some(error) => Err(Stop::new(Code::Interrupted, format!("standard output could not be written: {error}"))),
-        }
+        super::written(self.problem.take().map_or_else(|| self.out.flush(), Err))
     }
 }
 

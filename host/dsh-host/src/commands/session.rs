@@ -74,7 +74,7 @@ pub async fn list(place: &SessionPlace, shape: Shape, environment: &Environment)
         diagnostics::note("there is no session");
     } else {
         let rows: Vec<Vec<String>> = [head].into_iter().chain(list.iter().map(row)).collect();
-        print(&columns(&rows));
+        print(&columns(&rows))?;
     }
     Ok(Code::Success)
 }
@@ -106,7 +106,7 @@ pub async fn show(
     let sessions = sessions(place, environment)?;
     if shape == Shape::Json {
         let (_, printed) = printed(sessions.as_ref(), id, salvage, Whole::begin).await?;
-        print(printed.end());
+        print(printed.end())?;
     } else {
         printed(sessions.as_ref(), id, salvage, Conversation::begin).await?;
     }

@@ -85,7 +85,7 @@ pub async fn list(options: &Options, environment: &Environment) -> Result<Code, 
         let first_line = tool.description.trim().lines().next().unwrap_or_default();
         vec![tool.name.clone(), tool.plugin.clone().unwrap_or_default(), first_line.to_owned()]
     };
-    print(&columns(&tools.iter().map(row).collect::<Vec<_>>()));
+    print(&columns(&tools.iter().map(row).collect::<Vec<_>>()))?;
     Ok(Code::Success)
 }
 
@@ -153,15 +153,14 @@ fn show(outcome: &Outcome, code: Code, output: Output, to_terminal: bool) -> Res
         let shown = Shown { content: &outcome.content, is_error: outcome.is_error, code: outcome.code.as_deref() };
         let mut line = Vec::new();
         crate::output::line(&shown, &mut line);
-        print(&String::from_utf8_lossy(&line));
-        return Ok(());
+        return print(&String::from_utf8_lossy(&line));
     }
     let text = result_text(&outcome.content);
     let text = if to_terminal { tame(&text) } else { text };
     match code {
         Code::Success | Code::ToolError if output == Output::Text => {
             let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            print(&format!("{text}{newline}"));
+            print(&format!("{text}{newline}"))?;
         }
         // What others say of the call is no text of the tool.
         Code::Success => {}

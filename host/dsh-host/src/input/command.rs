@@ -149,7 +149,7 @@ fn parse_after(value: &Value) -> Result<After, String> {
         None => (text, 1),
         Some((kind, n)) => (kind, n.parse().ok().filter(|n| *n > 0).ok_or_else(wrong)?),
     };
-    if kind.is_empty() { Err(wrong()) } else { Ok(After { kind: kind.to_owned(), n }) }
+    if kind.split('@').any(str::is_empty) { Err(wrong()) } else { Ok(After { kind: kind.to_owned(), n }) }
 }
 
 #[cfg(test)]
@@ -212,5 +212,7 @@ mod tests {
         check(r#"{"abort": "x", "after": "turn/start#0"}"#, "`TYPE[@AGENT]#N`");
         check(r#"{"abort": "x", "after": 3}"#, "`TYPE[@AGENT]#N`");
         check(r##"{"abort": "x", "after": "#2"}"##, "`TYPE[@AGENT]#N`");
+        check(r#"{"abort": "x", "after": "turn/start@"}"#, "`TYPE[@AGENT]#N`");
+        check(r#"{"abort": "x", "after": "@main"}"#, "`TYPE[@AGENT]#N`");
     }
 }

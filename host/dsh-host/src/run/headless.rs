@@ -41,9 +41,18 @@ pub async fn run(mut run: Running, mut end: End) -> Result<Code, Stop> {
         run.watch.earn(Code::Usage);
     }
     let reason = asked.map_or_else(|| DONE.to_owned(), |asked| format!("interrupted by {}", asked.name()));
-    // A second signal ends the process at once.
+    let watch = run.watch.clone();
+    let mut finished = std::pin::pin!(run.finish(&reason));
+    if asked.is_none() {
+        // The first signal may come while the run ends by itself, and the end goes on.
+        tokio::select! {
+            code = &mut finished => return Ok(code),
+            _ = end.signals.next() => watch.earn(Code::Interrupted),
+        }
+    }
+    // A second one ends the process at once.
     tokio::select! {
-        code = run.finish(&reason) => Ok(code),
+        code = finished => Ok(code),
         _ = end.signals.next() => signals::exit_now(),
     }
 }
