@@ -24,15 +24,15 @@ use crate::stop::{Fail, Stop};
 /// Takes turns until the agent is disposed.
 pub(crate) async fn drive(core: Arc<Core>) {
     loop {
-        core.journal.settle_pending().await;
+        core.journal.settle_all().await;
         core.inbox.confirm_quiet();
-        match core.inbox.wait_for_queued(|| core.journal.has_unsettled()).await {
+        match core.inbox.wait_for_queued(|| core.journal.is_unsettled()).await {
             None => return,
             Some(None) => {}
             Some(Some(due)) => {
                 let mut next = Some(due);
                 while let Some(due) = next {
-                    core.journal.settle_pending().await;
+                    core.journal.settle_all().await;
                     // Boxed, so that an idle agent's task does not keep room for a turn.
                     Box::pin(core.turn(due)).await;
                     next = core.inbox.hand_over();

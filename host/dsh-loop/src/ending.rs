@@ -56,7 +56,7 @@ async fn finish(core: &Core, ended: Option<Result<(), JoinError>>, driver: JoinH
     in_time(core, "what was begun in the log", core.journal.until_done()).await;
     in_time(core, "a write to the session", core.journal.seal()).await;
     in_time(core, "an observer", core.journal.until_done()).await;
-    core.journal.settle_pending().await;
+    core.journal.settle_all().await;
     core.flush_turn().await;
     end(core, registration).await;
 }
@@ -77,7 +77,7 @@ pub(crate) async fn end(core: &Core, registration: Registration) {
     drop(registration);
     let dropped = core.inbox.dropped().saturating_add(u32::try_from(core.contexts.left()).unwrap_or(u32::MAX));
     core.live(LiveEvent::AgentDisposed(AgentDisposed { dropped })).await;
-    core.journal.settle_pending().await;
+    core.journal.settle_all().await;
     core.journal.close().await;
 }
 

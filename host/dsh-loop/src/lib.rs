@@ -10,7 +10,7 @@
 //! | `inbox.rs` | two queues, the status and the turn's token under one lock |
 //! | `driver.rs` | turns |
 //! | `step.rs`, `frames.rs`, `batch.rs`, `stream.rs`, `call_ids.rs` | one step: request, answer, tools |
-//! | `journal.rs`, `log_state.rs`, `repair.rs` | the log: the one way in, what it stands for, what it still owes |
+//! | `journal/`, `log_state.rs`, `repair.rs` | the log: the one way in, what it stands for, what it still owes |
 //! | `context.rs`, `subagents.rs` | what a plugin can do; agents that it has do a piece of work |
 //! | `sync.rs` | locks and the start of tasks, which the model checker takes over |
 
@@ -32,6 +32,7 @@ mod stop;
 mod stream;
 mod subagents;
 mod sync;
+mod under_way;
 
 pub use agent::{AgentLoop, AgentOwner, LoopAgent};
 pub use inbox::{Cause, Drained, Due, Emit, Inbox, MAX_BYTES, MAX_MESSAGE_BYTES, MAX_MESSAGES, Queued, TurnToken};

@@ -1,0 +1,35 @@
+//! How much of something is under way, and a wait for the end of it.
+
+use tokio::sync::watch;
+
+/// A count of what is under way.
+#[derive(Default)]
+pub(crate) struct UnderWay(watch::Sender<u32>);
+
+/// One of them, until it is dropped.
+pub(crate) struct Begun(watch::Sender<u32>);
+
+impl UnderWay {
+    /// One more.
+    pub(crate) fn begin(&self) -> Begun {
+        self.0.send_modify(|count| *count += 1);
+        Begun(self.0.clone())
+    }
+
+    /// Whether none is.
+    pub(crate) fn is_over(&self) -> bool {
+        *self.0.borrow() == 0
+    }
+
+    /// Waits until none is. Cancel safe.
+    pub(crate) async fn over(&self) {
+        // The sender is a field of `self`, so waiting cannot fail.
+        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
