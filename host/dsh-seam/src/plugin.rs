@@ -109,8 +109,8 @@ pub trait PluginContext: Send + Sync {
     /// Asks the person something that is not about one call.
     async fn ask(&self, question: Question) -> Result<ApprovalAnswer, Failure>;
     /// Has a sub-agent do a piece of work on behalf of the tool call `call`, whose profile holds for it too, and waits until it is gone.
-    /// However its work ended, that is a report; a failure says why there was none: `too-deep`, `limit`, `invalid-argument`, or
-    /// `aborted` when the call was.
+    /// However its work ended, that is a report; a failure says why there was none: `too-deep`, `limit`, `invalid-argument`,
+    /// `not-available` (it could not be made, or the host is going down), or `aborted` when the call was.
     ///
     /// Dropping the future disposes the sub-agent.
     async fn run_agent(&self, task: AgentTask, call: &ToolContext) -> Result<AgentReport, Failure>;

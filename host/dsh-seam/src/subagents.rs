@@ -45,7 +45,7 @@ pub struct AgentReport {
     pub text: String,
     /// How its last turn ended.
     pub reason: TurnReason,
-    /// What its own model calls cost, without those of its sub-agents.
+    /// What its model calls cost, those of plugins on its behalf among them, without its own sub-agents'.
     pub usage: Usage,
     /// Turns that it took.
     pub turns: u32,
