@@ -105,8 +105,9 @@ fn an_input_that_stays_open_is_served_while_the_agent_works() {
 #[test]
 fn a_closed_output_is_dispose() {
     let (sandbox, model) = sandbox("{\"text\":\"never\",\"delayMs\":30000}\n");
+    // The sixth line is the turn's start: an output that closes before it leaves no turn.
     let script = format!(
-        "'{}' --output jsonl --model '{model}' go | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}",
+        "'{}' --output jsonl --model '{model}' go | head -n 6 >/dev/null; exit ${{PIPESTATUS[0]}}",
         host::binary().display()
     );
     let outcome = bash(&sandbox, &script);
