@@ -94,7 +94,16 @@ pub enum SessionError {
     /// The id is taken.
     #[error("there is a session `{0}` already")]
     Exists(SessionId),
-    /// The file system refused.
+    /// It could not be written.
+    #[error("{path}: {error}")]
+    NotWritten {
+        /// Which file.
+        path: String,
+        /// What the file system said.
+        #[source]
+        error: io::Error,
+    },
+    /// The file system refused to read.
     #[error("{path}: {error}")]
     Io {
         /// Which file or folder.
@@ -112,6 +121,11 @@ pub enum SessionError {
 pub trait Replay: Send {
     /// The next entry.
     fn entry(&mut self, entry: Entry);
+    /// Whether it wants to see more. [`Sessions::replay`] ends when it does not, as if the log ended there; a log that is opened or
+    /// copied is read to its end.
+    fn wants_more(&self) -> bool {
+        true
+    }
 }
 
 /// A replay that the reader of a log shares with whoever wants to know. What it has seen counts only if the reading was a success.

@@ -1,7 +1,7 @@
 //! Sessions as files in one folder.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use super::fork::{Fork, Forked};
 use super::ids::{NewIds, nearest};
 use super::lines::{self, MAX_LINE_BYTES};
 use super::scan::{Bad, Scan, Scanned};
-use super::shown;
 use super::tail::{self, Summing};
 use super::writer::{self, FileWriter};
+use super::{see, shown};
 
 /// What a log's name ends with.
 const EXTENSION: &str = "jsonl";
@@ -75,18 +75,11 @@ impl Found {
 
     /// Whether it has not even one whole line.
     pub(super) fn is_empty(&self) -> Result<bool, SessionError> {
-        let line = tail::last(&self.file, 0, self.bytes, |_| Some(())).map_err(|error| self.failed(error))?;
-        Ok(line.is_none())
+        Ok(tail::last_end(&self.file, 0, self.bytes).map_err(|error| self.failed(error))? == 0)
     }
 
     pub(super) fn scan<'a>(&'a self, id: &'a SessionId, bad: Bad) -> Scan<'a, Part<'a>> {
         Scan::new(id, &self.path, Part::new(&self.file, 0, self.bytes), bad)
-    }
-
-    fn all(&self) -> Result<Vec<u8>, SessionError> {
-        let mut bytes = Vec::new();
-        Part::new(&self.file, 0, self.bytes).read_to_end(&mut bytes).map_err(|error| self.failed(error))?;
-        Ok(bytes)
     }
 
     /// Its header, and how long that is.
@@ -191,15 +184,19 @@ impl Inner {
     }
 
     fn lock(&self, id: &SessionId) -> Result<File, SessionError> {
-        let locked = writer::lock(&self.path(id)).map_err(|error| self.missing_or(id, error))?;
-        locked.ok_or_else(|| SessionError::Locked(id.clone()))
+        let path = self.path(id);
+        match writer::lock(&path) {
+            Ok(locked) => locked.ok_or_else(|| SessionError::Locked(id.clone())),
+            // What can be read is only refused to a writer.
+            Err(error) if File::open(&path).is_ok() => Err(not_written(&path, error)),
+            Err(error) => Err(self.missing_or(id, error)),
+        }
     }
 
     fn open(&self, id: &SessionId, agent: &AgentId, replay: &SharedReplay) -> Result<OpenSession, SessionError> {
         let log = found(self.path(id), self.lock(id)?)?;
         if log.is_empty()? {
-            let torn = log.all()?;
-            let notices = log.set_aside(0, &torn)?;
+            let notices = log.set_aside(log.bytes)?;
             let session = fresh(log.path, self.empty_header(id, agent), None, Some(log.file));
             return Ok(OpenSession { notices, ..session });
         }
@@ -207,7 +204,7 @@ impl Inner {
         let scan = log.scan(id, Bad::Refuse);
         let Scanned { header, index, torn, .. } =
             scan.run(|header| lines::owned(header, agent), |entry| replay.entry(entry))?;
-        let notices = log.set_aside(index.end(), &torn)?;
+        let notices = log.set_aside(torn)?;
         let writer = Box::new(FileWriter::open(log.path, log.file, index));
         Ok(OpenSession { header, writer, notices })
     }
@@ -254,16 +251,16 @@ impl Inner {
 }
 
 impl Found {
-    /// Moves a torn last line, which begins after `whole` bytes, to a file beside the log; what to tell of it.
-    fn set_aside(&self, whole: u64, torn: &[u8]) -> Result<Vec<String>, SessionError> {
-        if torn.is_empty() {
+    /// Moves a torn last line of so many bytes to a file beside the log; what to tell of it.
+    fn set_aside(&self, torn: u64) -> Result<Vec<String>, SessionError> {
+        if torn == 0 {
             return Ok(Vec::new());
         }
-        let aside = writer::set_torn_aside(&self.path, &self.file, whole, torn).map_err(|error| self.failed(error))?;
+        let aside = writer::set_torn_aside(&self.path, &self.file, self.bytes - torn..self.bytes)
+            .map_err(|error| not_written(&self.path, error))?;
         Ok(vec![format!(
-            "the last line of {} was not whole: its {} bytes were moved to {}",
+            "the last line of {} was not whole: its {torn} bytes were moved to {}",
             self.path.display(),
-            torn.len(),
             aside.display()
         )])
     }
@@ -290,15 +287,19 @@ fn failed(path: &Path, error: io::Error) -> SessionError {
     SessionError::Io { path: path.display().to_string(), error }
 }
 
-/// The notice for a torn line that stays where it is.
-pub(super) fn torn_notice(id: &SessionId, bytes: usize) -> String {
-    format!("the last line of session `{id}` is not whole: its {bytes} bytes are left out")
+fn not_written(path: &Path, error: io::Error) -> SessionError {
+    SessionError::NotWritten { path: path.display().to_string(), error }
+}
+
+/// The notice for a torn line of so many bytes that stays where it is; none for none.
+pub(super) fn torn_notice(id: &SessionId, bytes: u64) -> Option<String> {
+    (bytes > 0).then(|| format!("the last line of session `{id}` is not whole: its {bytes} bytes are left out"))
 }
 
 #[async_trait]
 impl Sessions for FileSessions {
     async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError> {
-        self.inner.create(new)
+        self.blocking(move |inner| inner.create(new)).await
     }
 
     async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
@@ -340,10 +341,9 @@ impl Sessions for FileSessions {
             let log = inner.find(&id)?;
             let mut replay = shown(&replay);
             let scan = log.scan(&id, if salvage { Bad::Skip } else { Bad::Refuse });
-            let Scanned { header, torn, mut notices, .. } = scan.run(|_| Ok(()), |entry| replay.entry(entry))?;
-            if !torn.is_empty() {
-                notices.push(torn_notice(&id, torn.len()));
-            }
+            let Scanned { header, torn, mut notices, .. } =
+                scan.run_while(|_| Ok(()), |entry| see(&mut *replay, entry))?;
+            notices.extend(torn_notice(&id, torn));
             Ok((header, notices))
         })
         .await

@@ -19,9 +19,9 @@ use super::files::newest_first;
 use super::fork::{Fork, Forked};
 use super::ids::{NewIds, nearest};
 use super::lines;
-use super::scan::{Bad, Scan, Scanned};
-use super::shown;
+use super::scan::{Bad, Scan};
 use super::tail::{self, Summing};
+use super::{may_block, see, shown};
 
 /// Sessions that are gone with the process. Cloning shares them.
 #[derive(Clone)]
@@ -127,9 +127,11 @@ impl Sessions for MemorySessions {
             return Err(SessionError::Locked(id.clone()));
         }
         let writer = Box::new(MemoryWriter { kept: kept.clone() });
-        let (buffer, mut replay) = (kept.buffer(), shown(&replay));
-        let seen = scan(id, &buffer).run(|header| lines::owned(header, agent), |entry| replay.entry(entry))?;
-        Ok(OpenSession { header: seen.header, writer, notices: Vec::new() })
+        let seen = may_block(|| {
+            let (buffer, mut replay) = (kept.buffer(), shown(&replay));
+            scan(id, &buffer).run(|header| lines::owned(header, agent), |entry| replay.entry(entry))
+        });
+        Ok(OpenSession { header: seen?.header, writer, notices: Vec::new() })
     }
 
     async fn fork(
@@ -142,15 +144,15 @@ impl Sessions for MemorySessions {
     ) -> Result<OpenSession, SessionError> {
         let (new, now_ms) = self.next_id();
         let fork = Fork { id, at, heir: (agent, lineage), new, now_ms };
-        let copied = {
-            let kept = self.kept(id)?;
+        let kept = self.kept(id)?;
+        let (header, copy) = may_block(|| {
             let source = kept.buffer();
             let last_turn_end = source.last(tail::turn_end).map_err(|error| failed(id, error))?;
             let Forked { header, count, .. } = fork.run(scan(id, &source), last_turn_end, &replay)?;
             let copy = source.copy(header.id.clone(), lines::header_line(&header), count);
-            (header, copy.map_err(|error| failed(id, error))?)
-        };
-        self.take_in(copied.0, copied.1)
+            Ok((header, copy.map_err(|error| failed(id, error))?))
+        })?;
+        self.take_in(header, copy)
     }
 
     async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
@@ -170,9 +172,11 @@ impl Sessions for MemorySessions {
         replay: SharedReplay,
     ) -> Result<(SessionHeader, Vec<String>), SessionError> {
         let kept = self.kept(id)?;
-        let (buffer, mut replay) = (kept.buffer(), shown(&replay));
-        let Scanned { header, .. } = scan(id, &buffer).run(|_| Ok(()), |entry| replay.entry(entry))?;
-        Ok((header, Vec::new()))
+        let seen = may_block(|| {
+            let (buffer, mut replay) = (kept.buffer(), shown(&replay));
+            scan(id, &buffer).run_while(|_| Ok(()), |entry| see(&mut *replay, entry))
+        });
+        Ok((seen?.header, Vec::new()))
     }
 }
 

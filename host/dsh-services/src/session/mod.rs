@@ -24,14 +24,33 @@ pub use memory::MemorySessions;
 pub use requests::{RebuiltRequest, Requests};
 pub use unsaved::Unsaved;
 
+use std::ops::ControlFlow;
 use std::sync::{MutexGuard, PoisonError};
 
 use dsh_seam::SessionId;
+use dsh_seam::event::Entry;
 use dsh_seam::session::{NewSession, Replay, SESSION_VERSION, SessionHeader, SharedReplay};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
 
 /// The replay, for as long as a log is read.
 fn shown(replay: &SharedReplay) -> MutexGuard<'_, dyn Replay + 'static> {
     replay.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Shows it an entry; whether it wants more.
+fn see(replay: &mut dyn Replay, entry: Entry) -> ControlFlow<()> {
+    replay.entry(entry);
+    if replay.wants_more() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}
+
+/// Does `work`, which reads or writes a whole log, without holding up what else runs on this thread.
+fn may_block<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
+        // There is nobody to take over.
+        _ => work(),
+    }
 }
 
 /// Who writes a log.

@@ -1,6 +1,7 @@
 //! A log read from its beginning to its end, once and in pieces: every line is looked at, nothing is kept.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use dsh_seam::SessionId;
@@ -25,10 +26,20 @@ pub(super) enum Bad {
 pub(super) struct Scanned {
     pub(super) header: SessionHeader,
     pub(super) index: LineIndex,
-    /// What stands after the last newline.
-    pub(super) torn: Vec<u8>,
+    /// How many bytes stand after the last newline.
+    pub(super) torn: u64,
     /// What was skipped, when bad lines are to be skipped.
     pub(super) notices: Vec<String>,
+}
+
+/// What stands next in a log.
+enum Next {
+    /// A whole line.
+    Line,
+    /// A whole line that is longer than any may be.
+    Overlong,
+    /// No whole line any more, only so many bytes.
+    End { torn: u64 },
 }
 
 /// The log of a session that is about to be read.
@@ -48,18 +59,34 @@ impl<'a, R: Read> Scan<'a, R> {
         Self { id, path, bad, source: BufReader::with_capacity(READ_BYTES, source), line: Vec::new(), number: 0 }
     }
 
-    /// The next whole line; false at the end, where what is left over is no line.
-    fn next(&mut self) -> Result<bool, SessionError> {
-        self.line.clear();
+    /// Goes to the next line.
+    fn next(&mut self) -> Result<Next, SessionError> {
         self.number += 1;
-        // One byte more than is allowed, so that a line of exactly the limit is told from a longer one.
-        let mut most = self.source.by_ref().take(MAX_LINE_BYTES as u64 + 1);
-        most.read_until(b'\n', &mut self.line)
-            .map_err(|error| SessionError::Io { path: self.path.display().to_string(), error })?;
-        if self.line.len() > MAX_LINE_BYTES {
-            return Err(self.damaged(format!("it is longer than {MAX_LINE_BYTES} bytes")));
+        self.read().map_err(|error| SessionError::Io { path: self.path.display().to_string(), error })
+    }
+
+    fn read(&mut self) -> io::Result<Next> {
+        self.line.clear();
+        self.source.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut self.line)?;
+        let mut bytes = self.line.len() as u64;
+        if self.line.ends_with(b"\n") {
+            return Ok(Next::Line);
         }
-        Ok(self.line.ends_with(b"\n"))
+        // Nothing is kept of what is longer. Whether it is a line at all is known where it ends.
+        while bytes >= MAX_LINE_BYTES as u64 {
+            let piece = self.source.fill_buf()?;
+            if piece.is_empty() {
+                break;
+            }
+            let newline = piece.iter().position(|byte| *byte == b'\n');
+            let length = newline.map_or(piece.len(), |at| at + 1);
+            self.source.consume(length);
+            bytes += length as u64;
+            if newline.is_some() {
+                return Ok(Next::Overlong);
+            }
+        }
+        Ok(Next::End { torn: bytes })
     }
 
     fn damaged(&self, problem: String) -> SessionError {
@@ -68,13 +95,25 @@ impl<'a, R: Read> Scan<'a, R> {
 
     /// Reads the header, lets `known` refuse it, and shows every entry to `see`. A log without any whole line is refused.
     pub(super) fn run(
-        mut self,
+        self,
         known: impl Fn(&SessionHeader) -> Result<(), SessionError>,
         mut see: impl FnMut(Entry),
     ) -> Result<Scanned, SessionError> {
-        let is_whole = self.next()?;
+        self.run_while(known, |entry| {
+            see(entry);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The same until `see` wants no more, as if the log ended there.
+    pub(super) fn run_while(
+        mut self,
+        known: impl Fn(&SessionHeader) -> Result<(), SessionError>,
+        mut see: impl FnMut(Entry) -> ControlFlow<()>,
+    ) -> Result<Scanned, SessionError> {
         let mut notices = Vec::new();
-        let mut header = match lines::parse_header(self.id, if is_whole { &self.line } else { b"" }) {
+        let mut at = self.next()?;
+        let mut header = match self.header(&at) {
             Ok(header) => Some(header),
             Err(problem) if self.bad == Bad::Refuse => return Err(self.damaged(problem)),
             Err(problem) => {
@@ -85,37 +124,56 @@ impl<'a, R: Read> Scan<'a, R> {
         header.iter().try_for_each(&known)?;
         let mut index = LineIndex::new(self.line.len() as u64, 0);
         let reader = header.as_ref().map(|header| LogLines::new(header.id.clone(), header.agent.clone()));
-        // With a bad first line, that line may be an entry itself.
-        let mut again = header.is_none() && is_whole;
-        let mut next = 0;
-        while again || self.next()? {
-            let first = std::mem::take(&mut again);
-            let entry = match parse(&self.line, reader.as_ref()) {
-                Ok(entry) => entry,
-                Err(problem) if self.bad == Bad::Refuse => return Err(self.damaged(problem)),
-                Err(problem) => {
-                    if !first {
-                        notices.push(format!("line {}: {problem}; skipped", self.number));
-                    }
-                    continue;
-                }
-            };
-            if entry.seq != next {
-                let problem = format!("`seq` is {} where {next} was expected", entry.seq);
-                if self.bad == Bad::Refuse {
-                    return Err(self.damaged(problem));
-                }
-                notices.push(format!("line {}: {problem}", self.number));
-            }
-            next = entry.seq.saturating_add(1);
-            index.push(self.line.len() as u64);
-            header.get_or_insert_with(|| found_header(self.id, &entry));
-            see(entry);
+        // A bad first line may be an entry itself.
+        if header.is_some() {
+            at = self.next()?;
         }
+        let mut next = 0;
+        let torn = loop {
+            let parsed = match at {
+                Next::Line => parse(&self.line, reader.as_ref()),
+                Next::Overlong => Err(overlong()),
+                Next::End { torn } => break torn,
+            };
+            match parsed {
+                Ok(entry) => {
+                    if entry.seq != next {
+                        let problem = format!("`seq` is {} where {next} was expected", entry.seq);
+                        if self.bad == Bad::Refuse {
+                            return Err(self.damaged(problem));
+                        }
+                        notices.push(format!("line {}: {problem}", self.number));
+                    }
+                    next = entry.seq.saturating_add(1);
+                    index.push(self.line.len() as u64);
+                    header.get_or_insert_with(|| found_header(self.id, &entry));
+                    if see(entry).is_break() {
+                        break 0;
+                    }
+                }
+                Err(problem) if self.bad == Bad::Refuse => return Err(self.damaged(problem)),
+                // What is wrong with the first line was said already.
+                Err(_) if self.number == 1 => {}
+                Err(problem) => notices.push(format!("line {}: {problem}; skipped", self.number)),
+            }
+            at = self.next()?;
+        };
         self.number = 1;
         let header = header.ok_or_else(|| self.damaged("no header, and no entry to make one from".into()))?;
-        Ok(Scanned { header, index, torn: self.line, notices })
+        Ok(Scanned { header, index, torn, notices })
     }
+
+    fn header(&self, first: &Next) -> Result<SessionHeader, String> {
+        match first {
+            Next::Line => lines::parse_header(self.id, &self.line),
+            Next::Overlong => Err(overlong()),
+            Next::End { .. } => lines::parse_header(self.id, b""),
+        }
+    }
+}
+
+fn overlong() -> String {
+    format!("it is longer than {MAX_LINE_BYTES} bytes")
 }
 
 fn parse(line: &[u8], reader: Option<&LogLines>) -> Result<Entry, String> {

@@ -9,12 +9,16 @@ use dsh_seam::session::{SessionHeader, SessionSummary};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::lines::MAX_LINE_BYTES;
+
 /// How much of a log's end is read at first; most lines are far shorter.
 const FIRST_BYTES: u64 = 64 * 1024;
 /// What is read at once grows up to this, so that few reads go far back; a single line that is longer is read all the same.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 /// How much more is read when not even one line was whole.
 const GROWTH: u64 = 8;
+/// What is longer, with the newline before it, is no line.
+const MOST_OF_A_LINE: u64 = MAX_LINE_BYTES as u64 + 1;
 
 /// Bytes that can be read from any place.
 pub(super) trait ReadAt {
@@ -37,37 +41,54 @@ impl ReadAt for [u8] {
     }
 }
 
+/// Where the last line ends, with its newline, of what stands between `start` and `end`; `start` when there is none.
+pub(super) fn last_end(source: &(impl ReadAt + ?Sized), start: u64, mut end: u64) -> io::Result<u64> {
+    let (mut bytes, mut window) = (Vec::new(), FIRST_BYTES);
+    while end > start {
+        let from = end.saturating_sub(window).max(start);
+        bytes.resize(usize::try_from(end - from).map_err(io::Error::other)?, 0);
+        source.read_exact_at(&mut bytes, from)?;
+        if let Some(newline) = bytes.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(from + newline as u64 + 1);
+        }
+        (end, window) = (from, MOST_BYTES);
+    }
+    Ok(start)
+}
+
 /// Shows `pick` the whole lines between `start` and `end`, the last one first and without their newlines, until it finds something.
-/// What stands after the last newline is no line.
+/// What stands after the last newline is no line, nor is what is longer than one may be.
 pub(super) fn last<T>(
     source: &(impl ReadAt + ?Sized),
     start: u64,
     end: u64,
     mut pick: impl FnMut(&[u8]) -> Option<T>,
 ) -> io::Result<Option<T>> {
-    let (mut end, mut window) = (end, FIRST_BYTES);
+    // From here on a line ends at `end`.
+    let (mut end, mut window) = (last_end(source, start, end)?, FIRST_BYTES);
     let mut bytes = Vec::new();
-    loop {
+    while end > start {
         let from = end.saturating_sub(window).max(start);
         bytes.resize(usize::try_from(end - from).map_err(io::Error::other)?, 0);
         source.read_exact_at(&mut bytes, from)?;
         let newline = |byte: &u8| *byte == b'\n';
-        let whole = bytes.iter().rposition(newline).map_or(0, |at| at + 1);
         // Of the first line only the end may have been read.
         let first = if from == start { Some(0) } else { bytes.iter().position(newline).map(|at| at + 1) };
-        let first = first.filter(|first| *first < whole);
+        let first = first.filter(|first| *first < bytes.len());
         if let Some(first) = first {
-            let lines = bytes[first..whole - 1].rsplit(newline);
+            let lines = bytes[first..bytes.len() - 1].rsplit(newline);
             if let Some(found) = lines.filter_map(&mut pick).next() {
                 return Ok(Some(found));
             }
         }
         match first {
-            _ if from == start => return Ok(None),
+            _ if from == start => break,
             Some(first) => (end, window) = (from + first as u64, (window * 2).min(MOST_BYTES)),
-            None => window *= GROWTH,
+            None if window == MOST_OF_A_LINE => (end, window) = (last_end(source, start, end - 1)?, FIRST_BYTES),
+            None => window = (window * GROWTH).min(MOST_OF_A_LINE),
         }
     }
+    Ok(None)
 }
 
 /// What a summary needs of a line.

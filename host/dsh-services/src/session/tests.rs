@@ -146,6 +146,47 @@ async fn a_torn_last_line_is_set_aside() {
     assert_eq!(fs::read_to_string(dir.path().join("s.torn")).unwrap(), "{\"type\":\"turn/e\n{}\n");
 }
 
+/// A log of `whole` with an end of so many NUL bytes, which take no room on the disk.
+fn with_torn(path: &Path, whole: &str, bytes: u64) {
+    fs::write(path, whole).unwrap();
+    fs::OpenOptions::new().write(true).open(path).unwrap().set_len(whole.len() as u64 + bytes).unwrap();
+}
+
+#[tokio::test]
+async fn a_torn_last_line_may_be_longer_than_any_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let most = super::MAX_LINE_BYTES as u64;
+    let whole = text("s", &[(0, "start")]);
+    for torn in [most - 1, most, most + 1, most + 300_000] {
+        with_torn(&log(dir.path(), "s"), &whole, torn);
+        assert_eq!(files(dir.path()).list().await.unwrap()[0].entries, 1, "a list reads on before it");
+        let unsaved = opened(&Unsaved::new(files(dir.path())), "s").await.unwrap();
+        assert_eq!((words(&unsaved.entries).as_str(), unsaved.notices.len()), ("start", 1));
+        let session = open(dir.path(), "s").await.unwrap();
+        assert!(session.notices[0].contains(&format!("its {torn} bytes were moved")), "{:?}", session.notices);
+        assert_eq!(fs::read_to_string(log(dir.path(), "s")).unwrap(), whole);
+        let aside = fs::read(dir.path().join("s.torn")).unwrap();
+        assert!(aside.len() as u64 == torn + 1 && aside.iter().position(|byte| *byte != 0) == Some(aside.len() - 1));
+        fs::remove_file(dir.path().join("s.torn")).unwrap();
+    }
+    with_torn(&log(dir.path(), "s"), "", most + 1);
+    let session = open(dir.path(), "s").await.unwrap();
+    assert_eq!((session.entries.len(), session.notices.len()), (0, 1));
+    assert_eq!(fs::metadata(dir.path().join("s.torn")).unwrap().len(), most + 2);
+}
+
+#[tokio::test]
+async fn a_torn_line_that_cannot_be_set_aside_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let torn = text("s", &[(0, "start")]) + "torn";
+    fs::write(log(dir.path(), "s"), &torn).unwrap();
+    fs::create_dir(dir.path().join("s.torn")).unwrap();
+    let error = open(dir.path(), "s").await.err().unwrap();
+    assert!(matches!(&error, SessionError::NotWritten { path, .. } if path.ends_with("s.jsonl")), "{error}");
+    assert!(error.to_string().contains("its last line is not whole and could not be moved to"), "{error}");
+    assert_eq!(fs::read_to_string(log(dir.path(), "s")).unwrap(), torn);
+}
+
 #[tokio::test]
 async fn an_empty_log_is_a_new_session() {
     let dir = tempfile::tempdir().unwrap();
@@ -473,6 +514,76 @@ async fn a_line_that_no_event_can_be_is_refused() {
     fs::write(log(dir.path(), "s"), text("s", &[(0, "start"), (1, &long)])).unwrap();
     let told = refused(dir.path(), "s").await;
     assert!(told.starts_with("session `s`, line 3: it is longer than 33554432 bytes"), "{told}");
+    fs::write(log(dir.path(), "s"), long + "\n").unwrap();
+    let told = refused(dir.path(), "s").await;
+    assert!(told.starts_with("session `s`, line 1: it is longer than 33554432 bytes"), "{told}");
+    assert_eq!(names(dir.path()), ["s.jsonl"]);
+}
+
+#[tokio::test]
+async fn a_line_that_is_too_long_is_skipped_when_salvaging() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = "x".repeat(super::MAX_LINE_BYTES + 1);
+    let good = text("s", &[(0, "start"), (1, "a"), (2, "end")]);
+    let bad = good.replacen("\"a\"", &format!("\"{long}\""), 1);
+    fs::write(log(dir.path(), "s"), &bad).unwrap();
+    let (_, entries, notices) = files(dir.path()).read(&id("s"), true).await.unwrap();
+    assert_eq!(words(&entries), "start end");
+    let expect = ["line 3: it is longer than 33554432 bytes; skipped", "line 4: `seq` is 2 where 1 was expected"];
+    assert_eq!(notices, expect);
+    assert_eq!(files(dir.path()).list().await.unwrap()[0].entries, 3);
+}
+
+/// Wants so many entries and no more.
+struct Wants(Vec<Entry>, usize);
+
+impl Replay for Wants {
+    fn entry(&mut self, entry: Entry) {
+        self.0.push(entry);
+    }
+
+    fn wants_more(&self) -> bool {
+        self.0.len() < self.1
+    }
+}
+
+#[tokio::test]
+async fn reading_ends_when_nobody_wants_more() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(log(dir.path(), "s"), text("s", &[(0, "start"), (1, "a"), (2, "end")]) + "damaged\n").unwrap();
+    let wants = Arc::new(Mutex::new(Wants(Vec::new(), 2)));
+    files(dir.path()).replay(&id("s"), false, wants.clone()).await.unwrap();
+    assert_eq!(words(&wants.lock().unwrap().0), "start a");
+    let kept = MemorySessions::new(Arc::new(FixedClock));
+    append(&mut kept.create(new_session(Some("s"))).await.unwrap(), &["start", "a", "end"]);
+    let wants = Arc::new(Mutex::new(Wants(Vec::new(), 2)));
+    kept.replay(&id("s"), false, wants.clone()).await.unwrap();
+    assert_eq!(words(&wants.lock().unwrap().0), "start a");
+    let all = Arc::new(Mutex::new(Wants(Vec::new(), 0)));
+    drop(kept.open(&id("s"), &agent("main"), all.clone()).await.unwrap());
+    assert_eq!(words(&all.lock().unwrap().0), "start a end", "what is opened is read to its end");
+}
+
+/// There is one thread for tasks. While a long log is copied it goes on with another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_copy_does_not_hold_up_other_tasks() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = id("s");
+    let lines: String =
+        (0..100_000).map(|seq| serde_json::to_string(&long_entry(&name, seq)).unwrap() + "\n").collect();
+    fs::write(log(dir.path(), "s"), text("s", &[]) + &lines).unwrap();
+    let mut copy =
+        files(dir.path()).fork(&name, Some(99_999), &agent("main"), &[], Arc::new(Mutex::new(()))).await.unwrap();
+    let copied = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let seen = copied.clone();
+    let tasks = tokio::spawn(async move {
+        let other = tokio::spawn(async move { seen.load(std::sync::atomic::Ordering::SeqCst) });
+        let next = entry(&copy.header.id, 100_000, "more");
+        copy.writer.append(&next).unwrap();
+        copied.store(true, std::sync::atomic::Ordering::SeqCst);
+        other.await.unwrap()
+    });
+    assert!(!tasks.await.unwrap(), "the other task waited for the copy");
 }
 
 /// Compares what it is shown with what was written, and keeps nothing.

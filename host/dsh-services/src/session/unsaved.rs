@@ -110,7 +110,7 @@ fn bring(
     let Scanned { header, index, torn, .. } =
         scan.run(|header| lines::owned(header, agent), |entry| replay.entry(entry))?;
     let session = take_in(memory, header, Some(Base { file: Arc::new(log.file), index }))?;
-    let notices = (!torn.is_empty()).then(|| torn_notice(id, torn.len())).into_iter().collect();
+    let notices = torn_notice(id, torn).into_iter().collect();
     Ok(OpenSession { notices, ..session })
 }
 

@@ -1,7 +1,8 @@
 //! The one writer of a log in a file.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, IntoInnerError, Write};
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use dsh_seam::session::SessionWriter;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::buffer::{LineBuffer, LineIndex, Part, Reading};
-use super::lines;
+use super::{lines, may_block};
 
 /// Only its owner reads a log: it holds what was said.
 const LOG_MODE: u32 = 0o600;
@@ -44,9 +45,10 @@ impl FileWriter {
         Self { path, state: State::Pending { buffer, replaces } }
     }
 
-    /// A log that is there, locked as `file`.
+    /// A log that is there, locked as `file`. Whoever made it may have been killed before its folder was durable.
     pub(super) fn open(path: PathBuf, file: File, index: LineIndex) -> Self {
-        Self { path, state: State::Open { file: Arc::new(file), index, dir: None } }
+        let dir = Some(folder(&path).to_path_buf());
+        Self { path, state: State::Open { file: Arc::new(file), index, dir } }
     }
 
     fn named(&self, error: io::Error) -> io::Error {
@@ -57,9 +59,10 @@ impl FileWriter {
         match &mut self.state {
             State::Pending { buffer, replaces } => {
                 let line = lines::line_of(entry, buffer.entries())?;
-                let (file, mut index) = publish(&self.path, buffer, &line, replaces.is_some())?;
+                // What is copied may be long.
+                let (file, mut index) = may_block(|| publish(&self.path, buffer, &line, replaces.is_some()))?;
                 index.push(line.len() as u64);
-                let dir = self.path.parent().map(Path::to_path_buf);
+                let dir = Some(folder(&self.path).to_path_buf());
                 self.state = State::Open { file: Arc::new(file), index, dir };
                 Ok(())
             }
@@ -116,6 +119,11 @@ impl SessionWriter for FileWriter {
     }
 }
 
+/// Where the log at `path` is.
+fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("."))
+}
+
 /// Fails when what was written would not be found again: the log at `path` is another file than `file`, or not `bytes` long.
 fn still_there(path: &Path, file: &File, bytes: u64) -> io::Result<()> {
     let mine = file.metadata()?;
@@ -134,7 +142,7 @@ fn still_there(path: &Path, file: &File, bytes: u64) -> io::Result<()> {
 /// Makes the log at `path` with all of `buffer` and `line`, locked before it can be seen; the index of what was in the buffer. `replace`:
 /// an empty log of ours is there.
 fn publish(path: &Path, buffer: &LineBuffer, line: &[u8], replace: bool) -> io::Result<(File, LineIndex)> {
-    let dir = path.parent().unwrap_or(Path::new("."));
+    let dir = folder(path);
     DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let temporary = dir.join(format!(".{name}.{}.tmp", ulid::Ulid::generate()));
@@ -194,14 +202,24 @@ pub(super) fn lock(path: &Path) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// Moves what stands after `whole` bytes of the log to the file beside it, which is returned. It is cut off only when it is durable there.
-pub(super) fn set_torn_aside(path: &Path, file: &File, whole: u64, torn: &[u8]) -> io::Result<PathBuf> {
+/// Moves the torn end of the log to the file beside it, which is returned. It is cut off only when it is durable there.
+pub(super) fn set_torn_aside(path: &Path, file: &File, torn: Range<u64>) -> io::Result<PathBuf> {
     let aside = path.with_extension("torn");
+    let whole = torn.start;
     let moved = || {
-        let mut kept = OpenOptions::new().append(true).create(true).mode(LOG_MODE).open(&aside)?;
-        kept.write_all(&[torn, b"\n"].concat())?;
+        let kept = OpenOptions::new().append(true).create(true).mode(LOG_MODE).open(&aside)?;
+        let before = kept.metadata()?.len();
+        let mut out = BufWriter::with_capacity(COPY_BYTES, &kept);
+        let copied = io::copy(&mut Part::new(file, torn.start, torn.end), &mut out)
+            .and_then(|_| out.write_all(b"\n"))
+            .and_then(|()| out.into_inner().map_err(IntoInnerError::into_error));
+        if let Err(error) = copied {
+            // The error that matters is the first one; the torn line is whole in the log still.
+            let _ = kept.set_len(before);
+            return Err(error);
+        }
         kept.sync_data()?;
-        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
+        File::open(folder(path))?.sync_all()?;
         file.set_len(whole)
     };
     match moved() {
