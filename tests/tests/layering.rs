@@ -13,7 +13,7 @@ use serde_json::Value;
 const CRATES: &[Row] = &[
     Row { name: "dsh-seam", imports: &[], tests_import: &[] },
     // The loop is tested with the real providers, not with mocks of them.
-    Row { name: "dsh-loop", imports: &["dsh-seam"], tests_import: &["dsh-services"] },
+    Row { name: "dsh-loop", imports: &["dsh-seam"], tests_import: &["dsh-services", "dsh-testkit"] },
     Row { name: "dsh-services", imports: &["dsh-seam"], tests_import: &["dsh-testkit"] },
     Row { name: "dsh-wasm", imports: &["dsh-seam"], tests_import: &["dsh-testkit"] },
     Row { name: "dsh-testkit", imports: &["dsh-seam"], tests_import: &[] },
@@ -22,7 +22,6 @@ const CRATES: &[Row] = &[
         imports: &["dsh-seam", "dsh-loop", "dsh-services", "dsh-wasm"],
         tests_import: &["dsh-testkit"],
     },
-    Row { name: "dsh-bench", imports: &["dsh-seam", "dsh-loop", "dsh-services", "dsh-wasm"], tests_import: &[] },
     // It measures the parts beside each other, and nobody imports it.
     Row {
         name: "dsh-bench",

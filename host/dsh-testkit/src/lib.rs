@@ -1,7 +1,16 @@
-//! What tests of several crates share: a clock that stands still, a printer of transcripts, a model server with faults.
+//! What tests of several crates share: parts to put around an agent, chance with a seed, a printer of transcripts, a model server
+//! with faults.
 
+pub mod catalog;
+pub mod chance;
 pub mod chat_server;
 pub mod clock;
+pub mod native;
+pub mod processes;
 pub mod transcript;
 
+pub use catalog::OneModel;
+pub use chance::Chance;
 pub use clock::ManualClock;
+pub use native::plugin;
+pub use processes::NoProcesses;

@@ -6,28 +6,26 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use dsh_loop::{AgentLoop, AgentOptions, AgentOwner, LoopAgent};
-use dsh_seam::draft::ModelCatalog;
 use dsh_seam::event::{Emitted, Entry, Source};
-use dsh_seam::failure::{Failure, FailureKind, FailureMode, ModelFailure, PluginError, Seam};
+use dsh_seam::failure::{FailureKind, FailureMode, ModelFailure, PluginError, Seam};
 use dsh_seam::ids::{AgentId, PluginName, SessionId};
-use dsh_seam::llm::{ChunkStream, Llm, Model, ModelRequest};
+use dsh_seam::llm::{ChunkStream, Model, ModelRequest};
 use dsh_seam::message::{Chunk, ContentBlock, FinishReason, ResultBlock, ToolCall, Usage};
-use dsh_seam::plugin::{Attached, EventSink, Plugin, PluginContext};
+use dsh_seam::plugin::{Attached, EventSink, Plugin};
 use dsh_seam::services::{Agents, Clock, Services};
 use dsh_seam::session::{
     Flush, FlushError, NewSession, Observer, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter,
     Sessions, SharedReplay,
 };
-use dsh_seam::tools::{
-    Annotations, Approver, Outcome, ProcessCommand, ProcessExit, Processes, Profile, ToolContext, ToolDefinition,
-    ToolProvider,
-};
+use dsh_seam::tools::{Annotations, Approver, Outcome, ToolContext, ToolDefinition, ToolProvider};
 use dsh_seam::waterfall::{Listener, Next, RunContext, RunError, Waterfall};
 use dsh_services::agents::AgentRegistry;
 use dsh_services::approvals::{ApprovalDesks, HeadlessApprover};
 use dsh_services::session::MemorySessions;
 use dsh_services::system_prompt::SystemPromptSections;
 use dsh_services::tools::ToolServices;
+pub use dsh_testkit::plugin;
+use dsh_testkit::{NoProcesses, OneModel};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
@@ -109,41 +107,6 @@ impl Model for Script {
                 }
             })
             .boxed())
-    }
-}
-
-struct OneModel(Arc<Script>);
-
-impl ModelCatalog for OneModel {
-    fn check_for_plugin(&self, model: &str) -> Result<(), Failure> {
-        Err(Failure::invalid_argument(format!("`{model}` is not of a network provider")))
-    }
-    fn context_window(&self, _model: &str) -> Option<u32> {
-        None
-    }
-}
-
-impl Llm for OneModel {
-    fn model(&self, _name: &str) -> Result<Arc<dyn Model>, ModelFailure> {
-        Ok(self.0.clone())
-    }
-}
-
-struct NoProcesses;
-
-#[async_trait]
-impl Processes for NoProcesses {
-    async fn run(
-        &self,
-        _: ProcessCommand,
-        _: &Profile,
-        _: &[String],
-        _: &tokio_util::sync::CancellationToken,
-    ) -> Result<ProcessExit, Failure> {
-        Err(Failure::new("not-available", "no processes here"))
-    }
-    fn enforceable(&self, _: &Profile) -> Result<(), Failure> {
-        Ok(())
     }
 }
 
@@ -237,34 +200,6 @@ impl EventSink for Recorder {
             hook(agent).await;
         }
     }
-}
-
-/// Attaches what a test needs.
-pub struct Native {
-    name: PluginName,
-    mode: FailureMode,
-    attach: Box<dyn Fn(Arc<dyn PluginContext>) -> Attached + Send + Sync>,
-}
-
-impl Plugin for Native {
-    fn name(&self) -> &PluginName {
-        &self.name
-    }
-    fn failure_mode(&self) -> FailureMode {
-        self.mode
-    }
-    fn attach(&self, context: Arc<dyn PluginContext>) -> Attached {
-        (self.attach)(context)
-    }
-}
-
-/// A native plugin.
-pub fn plugin(
-    name: &str,
-    mode: FailureMode,
-    attach: impl Fn(Arc<dyn PluginContext>) -> Attached + Send + Sync + 'static,
-) -> Arc<dyn Plugin> {
-    Arc::new(Native { name: PluginName::new(name).expect("valid"), mode, attach: Box::new(attach) })
 }
 
 /// A failure of a plugin in a seam.
@@ -371,21 +306,36 @@ impl ToolProvider for SomeTools {
     }
 }
 
-/// Sessions whose writer fails at the n-th append.
+/// What a writer does not take.
+#[derive(Clone, Copy)]
+enum Refused {
+    /// The n-th entry and all after it: the disk is full.
+    From(u64),
+    /// Each entry with this word in it, as if it were too large.
+    With(&'static str),
+}
+
+/// Sessions whose writer does not take everything.
 pub struct Failing {
     inner: MemorySessions,
-    at: u64,
+    refused: Refused,
 }
 
 struct FailingWriter {
     inner: Box<dyn SessionWriter>,
-    at: u64,
+    refused: Refused,
 }
 
 #[async_trait]
 impl SessionWriter for FailingWriter {
     fn append(&mut self, entry: &Entry) -> io::Result<()> {
-        if entry.seq >= self.at { Err(io::Error::other("no space left")) } else { self.inner.append(entry) }
+        match self.refused {
+            Refused::From(seq) if entry.seq >= seq => Err(io::Error::other("no space left")),
+            Refused::With(word) if serde_json::to_string(entry)?.contains(word) => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "too long"))
+            }
+            _ => self.inner.append(entry),
+        }
     }
     async fn flush(&mut self) -> io::Result<()> {
         self.inner.flush().await
@@ -399,12 +349,12 @@ impl SessionWriter for FailingWriter {
 impl Sessions for Failing {
     async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError> {
         let mut session = self.inner.create(new).await?;
-        session.writer = Box::new(FailingWriter { inner: session.writer, at: self.at });
+        session.writer = Box::new(FailingWriter { inner: session.writer, refused: self.refused });
         Ok(session)
     }
     async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
         let mut session = self.inner.open(id, agent, replay).await?;
-        session.writer = Box::new(FailingWriter { inner: session.writer, at: self.at });
+        session.writer = Box::new(FailingWriter { inner: session.writer, refused: self.refused });
         Ok(session)
     }
     async fn fork(
@@ -468,8 +418,18 @@ impl Bench {
         self
     }
 
-    pub fn failing_at(mut self, seq: u64) -> Self {
-        self.sessions = Arc::new(Failing { inner: MemorySessions::new(Arc::new(Stopped)), at: seq });
+    /// The log takes nothing from entry `seq` on.
+    pub fn failing_at(self, seq: u64) -> Self {
+        self.refusing(Refused::From(seq))
+    }
+
+    /// The log refuses each entry with `word` in it as too large.
+    pub fn too_large(self, word: &'static str) -> Self {
+        self.refusing(Refused::With(word))
+    }
+
+    fn refusing(mut self, refused: Refused) -> Self {
+        self.sessions = Arc::new(Failing { inner: MemorySessions::new(Arc::new(Stopped)), refused });
         self
     }
 
@@ -487,7 +447,7 @@ impl Bench {
         let services = Services {
             agents: self.agents.clone(),
             sessions: self.sessions.clone(),
-            llm: Arc::new(OneModel(self.model.clone())),
+            llm: Arc::new(OneModel::new(self.model.clone())),
             tools: Arc::new(ToolServices::new(Arc::new(NoProcesses))),
             system_prompt: Arc::new(SystemPromptSections),
             approver: self.approver.clone(),

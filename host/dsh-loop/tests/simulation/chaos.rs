@@ -8,9 +8,9 @@ use dsh_loop::{AgentOwner, LoopAgent};
 use dsh_seam::event::Source;
 use dsh_seam::message::ContentBlock;
 use dsh_seam::plugin::PluginContext;
+use dsh_testkit::Chance;
 use serde_json::{Value, json};
 
-use crate::chance::Chance;
 use crate::plan::{Fault, Plan};
 use crate::record::{Record, Transcript};
 

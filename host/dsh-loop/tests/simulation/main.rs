@@ -1,6 +1,5 @@
 //! The whole agent under a seeded scheduler with faults at every await: see the README.md of this folder.
 
-mod chance;
 mod chaos;
 mod check;
 mod doctored;

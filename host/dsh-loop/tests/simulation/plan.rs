@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 
 use dsh_loop::{Durability, QueueMode};
 use dsh_seam::failure::FailureMode;
-
-use crate::chance::Chance;
+use dsh_testkit::Chance;
 
 /// What may happen to an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,15 +15,15 @@ use dsh_services::approvals::ApprovalDesks;
 use dsh_services::session::MemorySessions;
 use dsh_services::system_prompt::SystemPromptSections;
 use dsh_services::tools::ToolServices;
+use dsh_testkit::{Chance, NoProcesses};
 use serde_json::{Value, json};
 
-use crate::chance::Chance;
 use crate::chaos::Chaos;
 use crate::model::AnyModel;
 use crate::plan::{Fault, Plan};
 use crate::plugins::{AnyPlugin, SomeTools};
 use crate::record::{Record, printed};
-use crate::services::{AnyApprover, AnyClock, AnySessions, NoProcesses, Sink};
+use crate::services::{AnyApprover, AnyClock, AnySessions, Sink};
 
 /// When nobody else does, this ends what hangs: longer than all that is merely slow.
 const PATIENCE: Duration = Duration::from_secs(200);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dsh_seam::Failure;
 use dsh_seam::event::{ApprovalAnswer, ApprovalAsked, ApprovalBy, Emitted, Entry};
 use dsh_seam::ids::{AgentId, AgentInfo, SessionId};
 use dsh_seam::plugin::EventSink;
@@ -13,10 +12,9 @@ use dsh_seam::services::Clock;
 use dsh_seam::session::{
     NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions, SharedReplay,
 };
-use dsh_seam::tools::{Approver, ProcessCommand, ProcessExit, Processes, Profile};
+use dsh_seam::tools::Approver;
 use dsh_services::session::MemorySessions;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use crate::chaos::Chaos;
 use crate::plan::Fault;
@@ -153,24 +151,5 @@ impl EventSink for Sink {
         if self.0.strikes(Fault::SinkIsSlow, &place) {
             tokio::time::sleep(FOREVER).await;
         }
-    }
-}
-
-/// No programs here.
-pub struct NoProcesses;
-
-#[async_trait]
-impl Processes for NoProcesses {
-    async fn run(
-        &self,
-        _: ProcessCommand,
-        _: &Profile,
-        _: &[String],
-        _: &CancellationToken,
-    ) -> Result<ProcessExit, Failure> {
-        Err(Failure::new("not-available", "no processes here"))
-    }
-    fn enforceable(&self, _: &Profile) -> Result<(), Failure> {
-        Ok(())
     }
 }

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dsh_loop::{AgentLoop, AgentOptions, AgentOwner, LoopAgent};
-use dsh_seam::draft::ModelCatalog;
 use dsh_seam::event::{Emitted, Entry, Source};
-use dsh_seam::failure::{Failure, FailureMode, ModelFailure, PluginError};
-use dsh_seam::ids::{AgentId, PluginName, SessionId};
-use dsh_seam::llm::{ChunkStream, Llm, Model, ModelRequest};
+use dsh_seam::failure::{FailureMode, ModelFailure, PluginError};
+use dsh_seam::ids::{AgentId, SessionId};
+use dsh_seam::llm::{ChunkStream, Model, ModelRequest};
 use dsh_seam::message::{Chunk, ContentBlock, FinishReason, ToolCall};
 use dsh_seam::plugin::{Attached, EventSink, Plugin, PluginContext};
 use dsh_seam::services::{Services, SystemClock};
@@ -21,10 +20,7 @@ use dsh_seam::session::{
     SharedReplay,
 };
 use dsh_seam::subagents::{AgentTask, StartFrom};
-use dsh_seam::tools::{
-    Annotations, NetworkPolicy, Outcome, ProcessCommand, ProcessExit, Processes, Profile, ToolContext, ToolDefinition,
-    ToolProvider,
-};
+use dsh_seam::tools::{Annotations, NetworkPolicy, Outcome, Profile, ToolContext, ToolDefinition, ToolProvider};
 use dsh_seam::waterfall::{Listener, Next, RunContext};
 use dsh_seam::waterfalls::{Execution, ToolsExecute};
 use dsh_services::agents::AgentRegistry;
@@ -32,11 +28,11 @@ use dsh_services::approvals::{ApprovalDesks, HeadlessApprover};
 use dsh_services::session::MemorySessions;
 use dsh_services::system_prompt::SystemPromptSections;
 use dsh_services::tools::ToolServices;
+use dsh_testkit::{NoProcesses, OneModel};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
-use tokio_util::sync::CancellationToken;
 
 /// One answer of the model.
 #[derive(Clone)]
@@ -109,44 +105,6 @@ fn chunks(answer: Answer) -> Vec<Option<Chunk>> {
             };
             calls.iter().enumerate().map(block).chain([finish(FinishReason::ToolCalls)]).collect()
         }
-    }
-}
-
-struct Catalog(Arc<Scripts>);
-
-impl ModelCatalog for Catalog {
-    fn check_for_plugin(&self, model: &str) -> Result<(), Failure> {
-        match model.starts_with("net/") {
-            true => Ok(()),
-            false => Err(Failure::invalid_argument(format!("`{model}` is no model that a plugin may name"))),
-        }
-    }
-    fn context_window(&self, _model: &str) -> Option<u32> {
-        None
-    }
-}
-
-impl Llm for Catalog {
-    fn model(&self, _name: &str) -> Result<Arc<dyn Model>, ModelFailure> {
-        Ok(self.0.clone())
-    }
-}
-
-struct NoProcesses;
-
-#[async_trait]
-impl Processes for NoProcesses {
-    async fn run(
-        &self,
-        _: ProcessCommand,
-        _: &Profile,
-        _: &[String],
-        _: &CancellationToken,
-    ) -> Result<ProcessExit, Failure> {
-        Err(Failure::new("not-available", "no processes here"))
-    }
-    fn enforceable(&self, _: &Profile) -> Result<(), Failure> {
-        Ok(())
     }
 }
 
@@ -267,29 +225,12 @@ impl ToolProvider for Tools {
     }
 }
 
-struct Native<A> {
-    name: PluginName,
-    attach: A,
-}
-
-impl<A: Fn(Arc<dyn PluginContext>) -> Attached + Send + Sync> Plugin for Native<A> {
-    fn name(&self) -> &PluginName {
-        &self.name
-    }
-    fn failure_mode(&self) -> FailureMode {
-        FailureMode::Closed
-    }
-    fn attach(&self, context: Arc<dyn PluginContext>) -> Attached {
-        (self.attach)(context)
-    }
-}
-
 /// A native plugin.
 pub fn plugin(
     name: &str,
     attach: impl Fn(Arc<dyn PluginContext>) -> Attached + Send + Sync + 'static,
 ) -> Arc<dyn Plugin> {
-    Arc::new(Native { name: PluginName::new(name).expect("valid"), attach })
+    dsh_testkit::plugin(name, FailureMode::Closed, attach)
 }
 
 /// Narrows what the calls of one tool may touch.
@@ -465,7 +406,7 @@ impl Bench {
         let services = Services {
             agents: self.agents.clone(),
             sessions: self.sessions.clone(),
-            llm: Arc::new(Catalog(self.model.clone())),
+            llm: Arc::new(OneModel::new(self.model.clone())),
             tools: Arc::new(ToolServices::new(Arc::new(NoProcesses))),
             system_prompt: Arc::new(SystemPromptSections),
             approver: Arc::new(HeadlessApprover),

@@ -11,6 +11,7 @@ use dsh_seam::tools::*;
 use dsh_seam::waterfall::{FailureReport, Listener, Next, Registered, RunContext, RunError};
 use dsh_seam::waterfalls::{Execution, ToolsExecute};
 use dsh_seam::{AgentId, AgentInfo, Failure, FailureMode, PluginError, PluginName, Seam, SessionId, StepRef};
+use dsh_testkit::NoProcesses;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -112,24 +113,6 @@ impl Approvals for Answers {
             answer: self.1,
             by: self.2,
         })
-    }
-}
-
-struct NoProcesses;
-
-#[async_trait]
-impl Processes for NoProcesses {
-    async fn run(
-        &self,
-        _: ProcessCommand,
-        _: &Profile,
-        _: &[String],
-        _: &CancellationToken,
-    ) -> Result<ProcessExit, Failure> {
-        Err(Failure::new("not-available", "no processes here"))
-    }
-    fn enforceable(&self, _profile: &Profile) -> Result<(), Failure> {
-        Ok(())
     }
 }
 
