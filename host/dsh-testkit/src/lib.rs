@@ -5,8 +5,11 @@ pub mod catalog;
 pub mod chance;
 pub mod chat_server;
 pub mod clock;
+pub mod line;
 pub mod native;
 pub mod processes;
+pub mod recorder;
+pub mod sessions;
 pub mod transcript;
 
 pub use catalog::OneModel;
@@ -14,3 +17,4 @@ pub use chance::Chance;
 pub use clock::ManualClock;
 pub use native::plugin;
 pub use processes::NoProcesses;
+pub use recorder::Recorder;

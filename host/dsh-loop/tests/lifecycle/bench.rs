@@ -6,17 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use dsh_loop::{AgentLoop, AgentOptions, AgentOwner, LoopAgent};
-use dsh_seam::event::{Emitted, Entry, Source};
+use dsh_seam::event::{Entry, Source};
 use dsh_seam::failure::{FailureKind, FailureMode, ModelFailure, PluginError, Seam};
-use dsh_seam::ids::{AgentId, PluginName, SessionId};
+use dsh_seam::ids::{AgentId, PluginName};
 use dsh_seam::llm::{ChunkStream, Model, ModelRequest};
 use dsh_seam::message::{Chunk, ContentBlock, FinishReason, ResultBlock, ToolCall, Usage};
-use dsh_seam::plugin::{Attached, EventSink, Plugin};
+use dsh_seam::plugin::{Attached, Plugin};
 use dsh_seam::services::{Agents, Clock, Services};
-use dsh_seam::session::{
-    Flush, FlushError, NewSession, Observer, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter,
-    Sessions, SharedReplay,
-};
+use dsh_seam::session::{Flush, FlushError, Observer, OpenSession, Sessions};
 use dsh_seam::tools::{Annotations, Approver, Outcome, ToolContext, ToolDefinition, ToolProvider};
 use dsh_seam::waterfall::{Listener, Next, RunContext, RunError, Waterfall};
 use dsh_services::agents::AgentRegistry;
@@ -24,7 +21,9 @@ use dsh_services::approvals::{ApprovalDesks, HeadlessApprover};
 use dsh_services::session::MemorySessions;
 use dsh_services::system_prompt::SystemPromptSections;
 use dsh_services::tools::ToolServices;
+use dsh_testkit::line::{Details, line};
 pub use dsh_testkit::plugin;
+use dsh_testkit::sessions::{altered, full_from, refusing};
 use dsh_testkit::{NoProcesses, OneModel};
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -118,89 +117,8 @@ impl Clock for Stopped {
     }
 }
 
-/// What a hook does when its event has settled.
-type Hook = Box<dyn Fn(Arc<LoopAgent>) -> BoxFuture<'static, ()> + Send + Sync>;
-
-/// Records what is shown, one word and detail a line, and runs hooks.
-#[derive(Default)]
-pub struct Recorder {
-    lines: Mutex<Vec<String>>,
-    hooks: Mutex<Vec<(String, Hook)>>,
-    pub agent: Mutex<Option<Arc<LoopAgent>>>,
-}
-
-fn data(emitted: &Emitted) -> serde_json::Value {
-    serde_json::to_value(emitted).expect("events are JSON")["data"].clone()
-}
-
-fn line(emitted: &Emitted) -> Option<String> {
-    let data = data(emitted);
-    let text = |content: &serde_json::Value| {
-        content
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|block| block["text"].as_str().or(block["id"].as_str()).unwrap_or("?").to_owned())
-            .collect::<Vec<_>>()
-            .join(",")
-    };
-    let reason = || {
-        let reason = &data["reason"];
-        let detail = reason["code"]
-            .as_str()
-            .or(reason["reason"].as_str())
-            .map(|detail| format!(" {detail}"))
-            .unwrap_or_default();
-        format!("{}{detail}", reason["type"].as_str().unwrap_or("?"))
-    };
-    let detail = match &*emitted.kind() {
-        "assistant/chunk" | "agent/stream-chunk" => return None,
-        "agent/turn-start" | "agent/turn-end" | "agent/step-start" | "agent/step-end" | "agent/steering"
-        | "request/sent" | "agent/created" => String::new(),
-        "turn/end" => reason(),
-        "agent/status" => data["status"].as_str().unwrap_or("?").to_owned(),
-        "agent/disposed" => data["dropped"].to_string(),
-        "agent/dropped" => data["count"].to_string(),
-        "agent/queued" => {
-            format!("{}{}", text(&data["content"]), if data["steering"] == true { " steering" } else { "" })
-        }
-        "assistant/message" => {
-            format!("{}{}", text(&data["content"]), if data["interrupted"] == true { " interrupted" } else { "" })
-        }
-        "user/message" | "steering/message" | "context/message" => text(&data["content"]),
-        "tool/call" => data["callId"].as_str().unwrap_or("?").to_owned(),
-        "tool/result" => {
-            format!("{} {}", data["callId"].as_str().unwrap_or("?"), data["code"].as_str().unwrap_or("ok"))
-        }
-        "usage" => data["usage"]["output"].to_string(),
-        "plugin/failed" => {
-            format!("{} {}", data["plugin"].as_str().unwrap_or("?"), data["kind"].as_str().unwrap_or("?"))
-        }
-        "request/failed" | "error" | "agent/error" => data["code"].as_str().unwrap_or("?").to_owned(),
-        _ => String::new(),
-    };
-    Some(format!("{} {detail}", emitted.kind()).trim_end().to_owned())
-}
-
-#[async_trait]
-impl EventSink for Recorder {
-    fn emit(&self, emitted: &Emitted) {
-        self.lines.lock().expect("not poisoned").extend(line(emitted));
-    }
-
-    async fn settled(&self, emitted: &Emitted) {
-        let kind = emitted.kind().into_owned();
-        let full = line(emitted).unwrap_or_else(|| kind.clone());
-        let agent = self.agent.lock().expect("not poisoned").clone();
-        let hook = {
-            let mut hooks = self.hooks.lock().expect("not poisoned");
-            hooks.iter().position(|(on, _)| *on == kind || *on == full).map(|at| hooks.remove(at).1)
-        };
-        if let (Some(hook), Some(agent)) = (hook, agent) {
-            hook(agent).await;
-        }
-    }
-}
+/// Records what is shown, a line each.
+pub type Recorder = dsh_testkit::Recorder<LoopAgent>;
 
 /// A failure of a plugin in a seam.
 pub fn broken(seam: Seam) -> PluginError {
@@ -306,83 +224,6 @@ impl ToolProvider for SomeTools {
     }
 }
 
-/// What a writer does not take.
-#[derive(Clone, Copy)]
-enum Refused {
-    /// The n-th entry and all after it: the disk is full.
-    From(u64),
-    /// Each entry with this word in it, as if it were too large.
-    With(&'static str),
-}
-
-/// Sessions whose writer does not take everything.
-pub struct Failing {
-    inner: MemorySessions,
-    refused: Refused,
-}
-
-struct FailingWriter {
-    inner: Box<dyn SessionWriter>,
-    refused: Refused,
-}
-
-#[async_trait]
-impl SessionWriter for FailingWriter {
-    fn append(&mut self, entry: &Entry) -> io::Result<()> {
-        match self.refused {
-            Refused::From(seq) if entry.seq >= seq => Err(io::Error::other("no space left")),
-            Refused::With(word) if serde_json::to_string(entry)?.contains(word) => {
-                Err(io::Error::new(io::ErrorKind::InvalidInput, "too long"))
-            }
-            _ => self.inner.append(entry),
-        }
-    }
-    async fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush().await
-    }
-    fn read(&mut self, start: u64, limit: u32, max_bytes: usize) -> io::Result<Vec<Entry>> {
-        self.inner.read(start, limit, max_bytes)
-    }
-}
-
-#[async_trait]
-impl Sessions for Failing {
-    async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError> {
-        let mut session = self.inner.create(new).await?;
-        session.writer = Box::new(FailingWriter { inner: session.writer, refused: self.refused });
-        Ok(session)
-    }
-    async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
-        let mut session = self.inner.open(id, agent, replay).await?;
-        session.writer = Box::new(FailingWriter { inner: session.writer, refused: self.refused });
-        Ok(session)
-    }
-    async fn fork(
-        &self,
-        id: &SessionId,
-        at: Option<u64>,
-        agent: &AgentId,
-        lineage: &[AgentId],
-        replay: SharedReplay,
-    ) -> Result<OpenSession, SessionError> {
-        self.inner.fork(id, at, agent, lineage, replay).await
-    }
-    async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
-        self.inner.newest(agent, workspace).await
-    }
-    async fn list(&self) -> Result<Vec<SessionSummary>, SessionError> {
-        self.inner.list().await
-    }
-    async fn replay(
-        &self,
-        id: &SessionId,
-        salvage: bool,
-        replay: SharedReplay,
-    ) -> Result<(SessionHeader, Vec<String>), SessionError> {
-        self.inner.replay(id, salvage, replay).await
-    }
-}
-
 /// One agent and all around it.
 pub struct Bench {
     pub recorder: Arc<Recorder>,
@@ -403,7 +244,7 @@ impl Bench {
             ..Attached::default()
         });
         Self {
-            recorder: Arc::default(),
+            recorder: Arc::new(Recorder::new(|emitted| line(emitted, Details::default()))),
             model,
             agents: Arc::new(AgentRegistry::new()),
             sessions: Arc::new(MemorySessions::new(Arc::new(Stopped))),
@@ -420,16 +261,21 @@ impl Bench {
 
     /// The log takes nothing from entry `seq` on.
     pub fn failing_at(self, seq: u64) -> Self {
-        self.refusing(Refused::From(seq))
+        self.altered(move |session| full_from(session, seq))
     }
 
     /// The log refuses each entry with `word` in it as too large.
     pub fn too_large(self, word: &'static str) -> Self {
-        self.refusing(Refused::With(word))
+        self.altered(move |session| {
+            refusing(session, move |entry| match serde_json::to_string(entry)?.contains(word) {
+                true => Err(io::Error::new(io::ErrorKind::InvalidInput, "too long")),
+                false => Ok(()),
+            })
+        })
     }
 
-    fn refusing(mut self, refused: Refused) -> Self {
-        self.sessions = Arc::new(Failing { inner: MemorySessions::new(Arc::new(Stopped)), refused });
+    fn altered(mut self, opened: impl Fn(OpenSession) -> OpenSession + Send + Sync + 'static) -> Self {
+        self.sessions = altered(self.sessions, move |session| Ok(opened(session)));
         self
     }
 
@@ -439,7 +285,7 @@ impl Bench {
         event: &str,
         then: impl Fn(Arc<LoopAgent>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {
-        self.recorder.hooks.lock().expect("not poisoned").push((event.into(), Box::new(then)));
+        self.recorder.on(event, then);
         self
     }
 
@@ -467,7 +313,7 @@ impl Bench {
             .create(AgentId::new("main").expect("valid"), options)
             .await
             .expect("the agent can be made");
-        *self.recorder.agent.lock().expect("not poisoned") = Some(owner.agent());
+        self.recorder.is_about(owner.agent());
         owner
     }
 
@@ -484,18 +330,14 @@ impl Bench {
         self.transcript()
     }
 
-    /// What was shown so far, without the events that only repeat a durable one.
+    /// What was shown so far, without the pieces of answers and the events that only repeat a durable one.
     pub fn transcript(&self) -> String {
+        let chunks = ["assistant/chunk", "agent/stream-chunk"];
         let twins = ["agent/turn-start", "agent/turn-end", "agent/step-start", "agent/step-end", "agent/steering"];
-        self.recorder
-            .lines
-            .lock()
-            .expect("not poisoned")
-            .iter()
-            .filter(|line| !twins.contains(&line.as_str()))
-            .cloned()
-            .collect::<Vec<_>>()
-            .join("\n")
+        let left_out = [&chunks[..], &twins].concat();
+        let mut lines = self.recorder.lines();
+        lines.retain(|line| !left_out.contains(&line.as_str()));
+        lines.join("\n")
     }
 }
 

@@ -23,7 +23,7 @@ use crate::model::AnyModel;
 use crate::plan::{Fault, Plan};
 use crate::plugins::{AnyPlugin, SomeTools};
 use crate::record::{Record, printed};
-use crate::services::{AnyApprover, AnyClock, AnySessions, Sink};
+use crate::services::{AnyApprover, AnyClock, Sink, any_sessions};
 
 /// When nobody else does, this ends what hangs: longer than all that is merely slow.
 const PATIENCE: Duration = Duration::from_secs(200);
@@ -156,7 +156,7 @@ fn agent_loop(
     }
     let services = Services {
         agents: agents.clone(),
-        sessions: Arc::new(AnySessions { inner: sessions.clone(), chaos: chaos.clone() }),
+        sessions: any_sessions(sessions.clone(), chaos.clone()),
         llm: Arc::new(AnyModel::new(chaos.clone(), calls)),
         tools: Arc::new(ToolServices::new(Arc::new(NoProcesses))),
         system_prompt: Arc::new(SystemPromptSections),

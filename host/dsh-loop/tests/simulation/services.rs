@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dsh_seam::event::{ApprovalAnswer, ApprovalAsked, ApprovalBy, Emitted, Entry};
-use dsh_seam::ids::{AgentId, AgentInfo, SessionId};
+use dsh_seam::ids::AgentInfo;
 use dsh_seam::plugin::EventSink;
 use dsh_seam::services::Clock;
-use dsh_seam::session::{
-    NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions, SharedReplay,
-};
+use dsh_seam::session::{SessionWriter, Sessions};
 use dsh_seam::tools::Approver;
 use dsh_services::session::MemorySessions;
+use dsh_testkit::sessions::altered;
 use serde_json::Value;
 
 use crate::chaos::Chaos;
@@ -42,51 +41,12 @@ impl Clock for AnyClock {
     }
 }
 
-/// Sessions in memory whose writer fails.
-pub struct AnySessions {
-    pub inner: MemorySessions,
-    pub chaos: Arc<Chaos>,
-}
-
-impl AnySessions {
-    fn writing(&self, mut session: OpenSession) -> OpenSession {
-        session.writer = Box::new(AnyWriter { inner: session.writer, chaos: self.chaos.clone() });
-        session
-    }
-}
-
-#[async_trait]
-impl Sessions for AnySessions {
-    async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError> {
-        self.inner.create(new).await.map(|session| self.writing(session))
-    }
-    async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
-        self.inner.open(id, agent, replay).await.map(|session| self.writing(session))
-    }
-    async fn fork(
-        &self,
-        id: &SessionId,
-        at: Option<u64>,
-        agent: &AgentId,
-        lineage: &[AgentId],
-        replay: SharedReplay,
-    ) -> Result<OpenSession, SessionError> {
-        self.inner.fork(id, at, agent, lineage, replay).await.map(|session| self.writing(session))
-    }
-    async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
-        self.inner.newest(agent, workspace).await
-    }
-    async fn list(&self) -> Result<Vec<SessionSummary>, SessionError> {
-        self.inner.list().await
-    }
-    async fn replay(
-        &self,
-        id: &SessionId,
-        salvage: bool,
-        replay: SharedReplay,
-    ) -> Result<(SessionHeader, Vec<String>), SessionError> {
-        self.inner.replay(id, salvage, replay).await
-    }
+/// Sessions whose writer fails.
+pub fn any_sessions(inner: MemorySessions, chaos: Arc<Chaos>) -> Arc<dyn Sessions> {
+    altered(Arc::new(inner), move |mut session| {
+        session.writer = Box::new(AnyWriter { inner: session.writer, chaos: chaos.clone() });
+        Ok(session)
+    })
 }
 
 struct AnyWriter {

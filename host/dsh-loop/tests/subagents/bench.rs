@@ -2,23 +2,19 @@
 //! event is.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use dsh_loop::{AgentLoop, AgentOptions, AgentOwner, LoopAgent};
-use dsh_seam::event::{Emitted, Entry, Source};
+use dsh_seam::event::{Entry, Source};
 use dsh_seam::failure::{FailureMode, ModelFailure, PluginError};
-use dsh_seam::ids::{AgentId, SessionId};
+use dsh_seam::ids::AgentId;
 use dsh_seam::llm::{ChunkStream, Model, ModelRequest};
 use dsh_seam::message::{Chunk, ContentBlock, FinishReason, ToolCall};
-use dsh_seam::plugin::{Attached, EventSink, Plugin, PluginContext};
+use dsh_seam::plugin::{Attached, Plugin, PluginContext};
 use dsh_seam::services::{Services, SystemClock};
-use dsh_seam::session::{
-    NewSession, Observer, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions,
-    SharedReplay,
-};
+use dsh_seam::session::{Observer, SessionError, Sessions};
 use dsh_seam::subagents::{AgentTask, StartFrom};
 use dsh_seam::tools::{Annotations, NetworkPolicy, Outcome, Profile, ToolContext, ToolDefinition, ToolProvider};
 use dsh_seam::waterfall::{Listener, Next, RunContext};
@@ -28,6 +24,8 @@ use dsh_services::approvals::{ApprovalDesks, HeadlessApprover};
 use dsh_services::session::MemorySessions;
 use dsh_services::system_prompt::SystemPromptSections;
 use dsh_services::tools::ToolServices;
+use dsh_testkit::line::{Details, line};
+use dsh_testkit::sessions::{altered, full_from};
 use dsh_testkit::{NoProcesses, OneModel};
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -108,54 +106,11 @@ fn chunks(answer: Answer) -> Vec<Option<Chunk>> {
     }
 }
 
-/// What is done once when an event has settled.
-type Hook = Box<dyn Fn(Arc<LoopAgent>) -> BoxFuture<'static, ()> + Send + Sync>;
+/// Records what is shown, `agent event detail` a line; its hooks get the first agent.
+pub type Recorder = dsh_testkit::Recorder<LoopAgent>;
 
-/// Records what is shown, `agent event detail` a line, and runs hooks with the first agent.
-#[derive(Default)]
-pub struct Recorder {
-    lines: Mutex<Vec<String>>,
-    hooks: Mutex<Vec<(String, Hook)>>,
-    pub first: Mutex<Option<Arc<LoopAgent>>>,
-}
-
-fn line(emitted: &Emitted) -> String {
-    let data = serde_json::to_value(emitted).expect("events are JSON")["data"].take();
-    let detail = match &*emitted.kind() {
-        "turn/end" => {
-            let reason = &data["reason"];
-            let why = reason["code"].as_str().or(reason["reason"].as_str()).unwrap_or_default();
-            format!("{} {why}", reason["type"].as_str().unwrap_or("?"))
-        }
-        "agent/status" => data["status"].as_str().unwrap_or("?").to_owned(),
-        "tool/result" => {
-            let text = data["content"][0]["text"].as_str().unwrap_or("?");
-            format!("{} {}: {text}", data["callId"].as_str().unwrap_or("?"), data["code"].as_str().unwrap_or("ok"))
-        }
-        "user/message" => format!("{} {}", data["source"]["type"], data["content"][0]["text"]).replace('"', ""),
-        _ => String::new(),
-    };
-    format!("{} {} {detail}", emitted.agent(), emitted.kind()).trim_end().to_owned()
-}
-
-#[async_trait]
-impl EventSink for Recorder {
-    fn emit(&self, emitted: &Emitted) {
-        self.lines.lock().expect("not poisoned").push(line(emitted));
-    }
-
-    async fn settled(&self, emitted: &Emitted) {
-        let line = line(emitted);
-        let first = self.first.lock().expect("not poisoned").clone();
-        let hook = {
-            let mut hooks = self.hooks.lock().expect("not poisoned");
-            hooks.iter().position(|(on, _)| *on == line).map(|at| hooks.remove(at).1)
-        };
-        if let (Some(hook), Some(first)) = (hook, first) {
-            hook(first).await;
-        }
-    }
-}
+/// What the lines say that the tests are about.
+const DETAILS: Details = Details { bare: &["tool/call", "agent/disposed", "agent/dropped"], whole: true };
 
 /// The tool `task` over the seam, and tools that show what a child has.
 struct Tools {
@@ -287,75 +242,13 @@ impl Observer for SpeaksToItself {
     }
 }
 
-/// Sessions whose writer fails for one agent from its n-th entry on; none: it gets no session at all.
-struct Failing {
-    inner: MemorySessions,
-    agent: AgentId,
-    at: Option<u64>,
-}
-
-struct FailingWriter(Box<dyn SessionWriter>, u64);
-
-#[async_trait]
-impl SessionWriter for FailingWriter {
-    fn append(&mut self, entry: &Entry) -> io::Result<()> {
-        if entry.seq >= self.1 { Err(io::Error::other("no space left")) } else { self.0.append(entry) }
-    }
-    async fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().await
-    }
-    fn read(&mut self, start: u64, limit: u32, max_bytes: usize) -> io::Result<Vec<Entry>> {
-        self.0.read(start, limit, max_bytes)
-    }
-}
-
-#[async_trait]
-impl Sessions for Failing {
-    async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError> {
-        let fails = new.agent == self.agent;
-        let mut session = self.inner.create(new).await?;
-        match self.at {
-            Some(at) if fails => session.writer = Box::new(FailingWriter(session.writer, at)),
-            None if fails => return Err(SessionError::Locked(session.header.id)),
-            _ => {}
-        }
-        Ok(session)
-    }
-    async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
-        self.inner.open(id, agent, replay).await
-    }
-    async fn fork(
-        &self,
-        id: &SessionId,
-        at: Option<u64>,
-        agent: &AgentId,
-        lineage: &[AgentId],
-        replay: SharedReplay,
-    ) -> Result<OpenSession, SessionError> {
-        self.inner.fork(id, at, agent, lineage, replay).await
-    }
-    async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
-        self.inner.newest(agent, workspace).await
-    }
-    async fn list(&self) -> Result<Vec<SessionSummary>, SessionError> {
-        self.inner.list().await
-    }
-    async fn replay(
-        &self,
-        id: &SessionId,
-        salvage: bool,
-        replay: SharedReplay,
-    ) -> Result<(SessionHeader, Vec<String>), SessionError> {
-        self.inner.replay(id, salvage, replay).await
-    }
-}
-
 /// A family and all around it.
 pub struct Bench {
     pub recorder: Arc<Recorder>,
     pub model: Arc<Scripts>,
     pub agents: Arc<AgentRegistry>,
     pub sessions: Arc<dyn Sessions>,
+    memory: MemorySessions,
     plugins: Vec<Arc<dyn Plugin>>,
     pub options: AgentOptions,
 }
@@ -370,11 +263,13 @@ impl Bench {
             provider: Some(Arc::new(Tools::new(context, meeting.clone()))),
             ..Attached::default()
         });
+        let memory = MemorySessions::new(Arc::new(SystemClock));
         Self {
-            recorder: Arc::default(),
+            recorder: Arc::new(Recorder::new(|emitted| format!("{} {}", emitted.agent(), line(emitted, DETAILS)))),
             model,
             agents: Arc::new(AgentRegistry::new()),
-            sessions: Arc::new(MemorySessions::new(Arc::new(SystemClock))),
+            sessions: Arc::new(memory.clone()),
+            memory,
             plugins: vec![tools],
             options: AgentOptions { model: Some("own".into()), workspace: "/w".into(), ..AgentOptions::default() },
         }
@@ -388,7 +283,11 @@ impl Bench {
     /// The log of `agent` cannot be written from its entry `at` on; none: it cannot be made.
     pub fn failing(mut self, agent: &str, at: Option<u64>) -> Self {
         let agent = AgentId::new(agent).expect("valid");
-        self.sessions = Arc::new(Failing { inner: MemorySessions::new(Arc::new(SystemClock)), agent, at });
+        self.sessions = altered(self.sessions, move |session| match at {
+            _ if session.header.agent != agent => Ok(session),
+            Some(seq) => Ok(full_from(session, seq)),
+            None => Err(SessionError::Locked(session.header.id)),
+        });
         self
     }
 
@@ -398,7 +297,7 @@ impl Bench {
         line: &str,
         then: impl Fn(Arc<LoopAgent>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {
-        self.recorder.hooks.lock().expect("not poisoned").push((line.into(), Box::new(then)));
+        self.recorder.on(line, then);
         self
     }
 
@@ -418,7 +317,7 @@ impl Bench {
         let main = AgentId::new("main").expect("valid");
         let agents = AgentLoop::new(services, self.plugins.clone());
         let owner = agents.create(main, self.options.clone()).await.expect("the agent can be made");
-        *self.recorder.first.lock().expect("not poisoned") = Some(owner.agent());
+        self.recorder.is_about(owner.agent());
         owner
     }
 
@@ -436,9 +335,9 @@ impl Bench {
     pub async fn nothing_is_left(&self) {
         use dsh_seam::services::Agents;
         assert_eq!(self.agents.list(), [], "ids are taken");
-        for summary in self.sessions.list().await.expect("listed") {
+        for summary in self.memory.list().await.expect("listed") {
             let header = summary.header;
-            let open = self.sessions.open(&header.id, &header.agent, Arc::new(Mutex::new(()))).await;
+            let open = self.memory.open(&header.id, &header.agent, Arc::new(Mutex::new(()))).await;
             assert!(open.is_ok(), "the session of {} is locked", header.agent);
         }
     }
@@ -454,7 +353,7 @@ impl Bench {
             "agent/disposed",
             "agent/dropped",
         ];
-        let lines = self.recorder.lines.lock().expect("not poisoned");
+        let lines = self.recorder.lines();
         let about = |line: &&String| {
             let event = line.split_once(' ').map_or("", |(_, event)| event);
             shown.iter().any(|shown| event.starts_with(shown))
