@@ -20,12 +20,13 @@ use crate::context::Context;
 use crate::core::{Contexts, Core, Seams};
 use crate::ending;
 use crate::frames::Frames;
-use crate::inbox::{Inbox, Queued};
+use crate::inbox::Inbox;
 use crate::journal::Journal;
 use crate::log_state::LogState;
 use crate::options::{AgentOptions, CreateError, SessionChoice};
+use crate::queued::Queued;
 use crate::repair::{self, Cut};
-use crate::subagents::{Children, Heritage};
+use crate::subagents::{Children, Inherited};
 use crate::sync::{Mutex, spawn};
 
 /// Makes agents out of services and plugins.
@@ -59,18 +60,18 @@ impl AgentLoop {
         &self,
         id: AgentId,
         options: AgentOptions,
-        heritage: Option<Heritage>,
+        inherited: Option<Inherited>,
     ) -> Result<AgentOwner, CreateError> {
         let registration = self.services.agents.register(&id)?;
         let state: Arc<std::sync::Mutex<LogState>> = Arc::default();
-        let parent = heritage.as_ref().map(|heritage| heritage.session.clone());
+        let parent = inherited.as_ref().map(|inherited| inherited.session.clone());
         let session = self.open_session(&id, &options, parent, state.clone()).await?;
         let state = std::mem::take(&mut *state.lock().unwrap_or_else(PoisonError::into_inner));
         for notice in &session.notices {
             tracing::warn!("{notice}");
         }
         let info = AgentInfo { agent: id, session: session.header.id.clone(), lineage: options.lineage.clone() };
-        let core = self.core(info, options, (session.writer, state), heritage);
+        let core = self.core(info, options, (session.writer, state), inherited);
         let (seams, observers) = self.seams(&core).map_err(CreateError::Tools)?;
         if core.seams.set(seams).is_err() {
             unreachable!("a core is made once");
@@ -134,7 +135,7 @@ impl AgentLoop {
         info: AgentInfo,
         options: AgentOptions,
         (writer, state): (Box<dyn SessionWriter>, LogState),
-        heritage: Option<Heritage>,
+        inherited: Option<Inherited>,
     ) -> Arc<Core> {
         let (owed, next_seq) = (!state.unanswered.is_empty(), state.next_seq);
         let services = self.services.clone();
@@ -155,7 +156,8 @@ impl AgentLoop {
             owed,
             options.held,
             Box::new(move |event| to_journal.live_later(event)),
-        );
+        )
+        .below(inherited.as_ref().map(|inherited| inherited.above.clone()));
         let core = Arc::new(Core {
             info,
             system_suffix: options.system_prompt.as_str().into(),
@@ -163,7 +165,7 @@ impl AgentLoop {
             options,
             services,
             plugins: self.plugins.clone(),
-            heritage,
+            inherited,
             children: Children::default(),
             journal,
             inbox,
@@ -200,7 +202,7 @@ impl AgentLoop {
                 guard: seams.guard.clone()?,
             })
         });
-        let heritage = core.heritage.as_ref();
+        let inherited = core.inherited.as_ref();
         let setup = ToolSetup {
             agent: core.info.clone(),
             providers: named(&attached, |seams| seams.provider.clone()),
@@ -208,8 +210,8 @@ impl AgentLoop {
             guards: guards.collect(),
             approvals: approvals.clone(),
             log,
-            only: heritage.map(|heritage| heritage.tools.clone()),
-            profile: heritage.map_or_else(|| Arc::new(Profile::unrestricted()), |heritage| heritage.profile.clone()),
+            only: inherited.map(|inherited| inherited.tools.clone()),
+            profile: inherited.map_or_else(|| Arc::new(Profile::unrestricted()), |inherited| inherited.profile.clone()),
         };
         let tools = services.tools.for_agent(setup)?;
         let sections = attached.iter().filter_map(|(plugin, seams)| {
@@ -294,7 +296,12 @@ impl LoopAgent {
 
     /// A message for the next turn. Fails when it says nothing, is too large, the inbox is full or the agent is disposed.
     pub fn send(&self, content: Vec<ContentBlock>, source: Source) -> Result<(), Failure> {
-        self.nudged(self.core.inbox.enqueue(Queued::new(content, source)?))
+        self.enqueue(Queued::new(content, source)?)
+    }
+
+    /// The same with a message that was checked already.
+    pub(crate) fn enqueue(&self, message: Queued) -> Result<(), Failure> {
+        self.nudged(self.core.inbox.enqueue(message))
     }
 
     /// A message for the running turn, read at its next drain; while none is open, the same as [`LoopAgent::send`].

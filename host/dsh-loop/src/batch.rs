@@ -9,9 +9,9 @@ use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
-use crate::inbox::TurnToken;
 use crate::journal::TOO_LARGE;
 use crate::stop::Stop;
+use crate::turn_token::TurnToken;
 
 /// Calls of a run that are started together: enough to hide latency, few enough for a small machine.
 const MAX_PARALLEL: usize = 8;
@@ -43,23 +43,35 @@ impl Core {
             started += 1;
         }
         let (run, not_started) = run.split_at(started);
+        let mut stop = None;
+        for Dispatch { fatal, .. } in self.run_started(at, run, cancel).await? {
+            stop = stop.or(fatal.map(Stop::from));
+        }
+        self.answer_for(at, not_started, &Stop::Cancelled).await?;
+        Ok(stop)
+    }
+
+    /// Runs calls whose `tool/call` is in the log, and logs their results once nothing is left of what they began.
+    async fn run_started(
+        &self,
+        at: StepRef,
+        calls: &[ToolCall],
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Dispatch>, RunError> {
         let tools = &self.seams().tools;
         let dispatches = self.journal.settling(async {
-            match run {
+            match calls {
                 [call] => vec![tools.dispatch(at, call.clone(), cancel).await],
-                run => join_all(run.iter().map(|call| tools.dispatch(at, call.clone(), cancel))).await,
+                calls => join_all(calls.iter().map(|call| tools.dispatch(at, call.clone(), cancel))).await,
             }
         });
         let dispatches = dispatches.await;
         self.journal.until_done().await;
         self.children_gone().await;
-        let mut stop = None;
-        for (call, Dispatch { outcome, fatal }) in run.iter().zip(dispatches) {
-            self.log_result(at, call, outcome).await?;
-            stop = stop.or(fatal.map(Stop::from));
+        for (call, dispatch) in calls.iter().zip(&dispatches) {
+            self.log_result(at, call, dispatch.outcome.clone()).await?;
         }
-        self.answer_for(at, not_started, &Stop::Cancelled).await?;
-        Ok(stop)
+        Ok(dispatches)
     }
 
     /// The results of calls that are not run any more.
@@ -85,10 +97,10 @@ impl Core {
     pub(crate) async fn call_outside(&self, call: ToolCall, cancel: &CancellationToken) -> Result<Dispatch, RunError> {
         let at = StepRef::default();
         let _under_way = self.outside.read().await;
+        self.children.count_anew();
         self.log_call(at, &call).await?;
-        let dispatch = self.journal.settling(self.seams().tools.dispatch(at, call.clone(), cancel)).await;
-        self.log_result(at, &call, dispatch.outcome.clone()).await?;
-        Ok(dispatch)
+        let mut dispatches = self.run_started(at, &[call], cancel).await?;
+        Ok(dispatches.pop().expect("invariant: a dispatch for each call"))
     }
 
     async fn log_call(&self, at: StepRef, call: &ToolCall) -> Result<(), RunError> {

@@ -21,7 +21,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
-use crate::inbox::Queued;
+use crate::queued::Queued;
 use crate::stream::Assembly;
 
 /// One plugin's context for one agent. It does not keep the agent alive.

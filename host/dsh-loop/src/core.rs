@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, PoisonError};
 
-use dsh_seam::event::{CompactionApplied, Event, LiveEvent, Status, UserMessage, WaterfallChanged};
+use dsh_seam::event::{CompactionApplied, ErrorEvent, Event, LiveEvent, Status, UserMessage, WaterfallChanged};
 use dsh_seam::failure::{Failure, Seam};
 use dsh_seam::ids::{AgentInfo, PluginName, StepRef};
 use dsh_seam::message::ToolSchema;
@@ -18,12 +18,14 @@ use tokio::sync::{Notify, RwLock};
 use tokio_util::sync::CancellationToken;
 
 use crate::frames::Frames;
-use crate::inbox::{Inbox, MAX_BYTES, MAX_MESSAGES, Queued, TurnToken};
-use crate::journal::Journal;
+use crate::inbox::{Inbox, MAX_BYTES, MAX_MESSAGES};
+use crate::journal::{Journal, TOO_LARGE};
 use crate::options::{AgentOptions, Text};
+use crate::queued::Queued;
 use crate::stop::{Stop, guarded};
-use crate::subagents::{Children, Heritage};
+use crate::subagents::{Children, Inherited};
 use crate::sync::{Mutex, MutexGuard};
+use crate::turn_token::TurnToken;
 
 /// One agent, as its driver and all handles share it.
 pub(crate) struct Core {
@@ -33,7 +35,7 @@ pub(crate) struct Core {
     pub(crate) services: Services,
     pub(crate) plugins: Arc<[Arc<dyn Plugin>]>,
     /// What it has from its parent, when an agent made it.
-    pub(crate) heritage: Option<Heritage>,
+    pub(crate) inherited: Option<Inherited>,
     pub(crate) children: Children,
     pub(crate) journal: Arc<Journal>,
     pub(crate) inbox: Inbox,
@@ -85,7 +87,7 @@ impl Core {
             return Err(Failure::new("disposed", "the agent is disposed and takes no more messages"));
         }
         let Some(entered) = self.contexts.enter(&message)? else { return Ok(()) };
-        let Queued { content, source } = message;
+        let (content, source) = message.into_parts();
         let event = Event::ContextMessage(UserMessage { content, source });
         self.journal.append_whole(event, 0).await.map_err(|error| error.to_failure())?;
         drop(entered);
@@ -97,11 +99,28 @@ impl Core {
 
     /// Logs the context that is held for the end of the open step, which closes here.
     pub(crate) async fn log_held(&self) -> Result<(), RunError> {
-        while let Some(Queued { content, source }) = self.contexts.next_or_close() {
+        while let Some(message) = self.contexts.next_or_close() {
+            let (content, source) = message.into_parts();
             let event = Event::ContextMessage(UserMessage { content, source });
-            self.journal.append_then(event, || self.contexts.logged()).await?;
+            self.log_message(event, || self.contexts.taken()).await?;
         }
         Ok(())
+    }
+
+    /// Logs a message that was taken in; `taken` takes it off where it waits. One that the log refuses as too large is lost: it is
+    /// counted and said, and what comes after it goes on. Returns whether it is in the log.
+    pub(crate) async fn log_message(&self, event: Event, mut taken: impl FnMut()) -> Result<bool, RunError> {
+        match self.journal.append_then(event, &mut taken).await {
+            Err(RunError::Host(failure)) if failure.code == TOO_LARGE => {
+                taken();
+                self.inbox.lose();
+                let StepRef { turn, step } = self.journal.state().at();
+                let Failure { code, message, .. } = failure;
+                self.live(LiveEvent::AgentError(ErrorEvent { turn, step, message, code, plugin: None })).await;
+                Ok(false)
+            }
+            logged => logged.map(|()| true),
+        }
     }
 
     /// Logs who changed what in a waterfall.
@@ -269,8 +288,8 @@ impl Contexts {
         next
     }
 
-    /// The next one is in the log.
-    fn logged(&self) {
+    /// The next one is in the log, or known to be lost.
+    fn taken(&self) {
         self.gate().held.pop_front();
     }
 

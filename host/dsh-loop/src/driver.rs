@@ -10,16 +10,19 @@ use dsh_seam::event::{
     ChangeKind, ErrorEvent, Event, LiveEvent, ReasonKind, Source, SteeringMessage, Trigger, TurnEnd, TurnReason,
     TurnStart, UserMessage,
 };
+use dsh_seam::failure::{FailureKind, FailureMode, PluginError, Seam};
 use dsh_seam::ids::{PluginName, StepRef};
 use dsh_seam::message::{ContentBlock, FinishReason};
-use dsh_seam::waterfall::{Chain, Change, Innermost, RunContext, RunError};
+use dsh_seam::waterfall::{Chain, Change, FailureReport, Innermost, Registered, RunContext, RunError};
 use dsh_seam::waterfalls::{Decision, StepSummary, TurnContinuation};
 
 use crate::core::Core;
-use crate::inbox::{Cause, Drained, Due, Queued, TurnToken};
+use crate::inbox::{Drained, Due};
 use crate::journal::in_words;
+use crate::queued::Queued;
 use crate::step::StepDone;
 use crate::stop::{Fail, Stop};
+use crate::turn_token::{Cause, TurnToken};
 
 /// Takes turns until the agent is disposed.
 pub(crate) async fn drive(core: Arc<Core>) {
@@ -55,13 +58,13 @@ impl Core {
         }
     }
 
-    /// Logs what was drained and opens the turn; none when the log is dead.
+    /// Logs what was drained and opens the turn; none when the log is dead, or has refused all that there was to answer.
     async fn open_turn(&self, due: Due) -> Option<u32> {
-        let as_logged = |Queued { content, source }: Queued| Event::UserMessage(UserMessage { content, source });
+        let as_logged = |(content, source)| Event::UserMessage(UserMessage { content, source });
         self.log_drained(due.messages, as_logged).await.ok()?;
         let (turn, source) = {
             let state = self.journal.state();
-            (state.last_turn + 1, state.unanswered.first().cloned().unwrap_or(Source::User))
+            (state.last_turn + 1, state.unanswered.first().cloned()?)
         };
         let start = TurnStart { turn, trigger: Trigger::Message { source } };
         self.journal.append(Event::TurnStart(start)).await.ok().map(|_| turn)
@@ -75,7 +78,7 @@ impl Core {
             let at = StepRef { turn, step: n };
             let last = max != 0 && n >= max;
             let done = self.step(at, last, head.take(), token).await?;
-            let (decision, author) = self.continuation(at, &done, token).await?;
+            let (decision, text) = self.continuation(at, &done, token).await?;
             let cut = done.finish == FinishReason::MaxTokens;
             let another_possible = !last && !cut;
             let steered = done.steered || self.inbox.has_steering();
@@ -87,24 +90,19 @@ impl Core {
                 Decision::Stop if cut => return Ok(TurnReason::plain(ReasonKind::MaxTokens)),
                 Decision::Stop => return Ok(TurnReason::plain(ReasonKind::Completed)),
                 Decision::Proceed(_) if last => return Ok(TurnReason::plain(ReasonKind::MaxSteps)),
-                Decision::Proceed(text) => {
-                    text.zip(author).filter(|(text, _)| !text.trim().is_empty()).map(|(text, plugin)| Queued {
-                        content: vec![ContentBlock::text(text)],
-                        source: Source::Plugin { plugin },
-                    })
-                }
+                Decision::Proceed(_) => text,
             };
         }
         unreachable!("the range of steps has no end")
     }
 
-    /// Waterfall `agent/turn-continuation`. The step is closed already.
+    /// Waterfall `agent/turn-continuation`: the decision, and the message that the text of a `proceed` makes. The step is closed already.
     async fn continuation(
         &self,
         at: StepRef,
         done: &StepDone,
         token: &TurnToken,
-    ) -> Result<(Decision, Option<PluginName>), Stop> {
+    ) -> Result<(Decision, Option<Queued>), Stop> {
         let goes_on = done.finish != FinishReason::MaxTokens && (done.tool_calls > 0 || done.steered);
         let proposal = if goes_on { Decision::Proceed(None) } else { Decision::Stop };
         let listeners = self.seams().turn_continuation.clone();
@@ -120,32 +118,39 @@ impl Core {
         };
         let cx = RunContext::<TurnContinuation> { at, cancel: token.token().clone(), about: summary };
         let innermost: Innermost<TurnContinuation> = Arc::new(|proposal| Box::pin(async move { Ok(proposal) }));
-        let (decision, changes) =
-            self.guarded(token, Chain::run(cx, listeners, self.journal.place(at, None), proposal, innermost)).await?;
-        Ok((decision?, author(changes)))
-    }
-
-    /// Takes all steering into the log, behind `head`, the text of a continuation. Returns how many messages there were.
-    pub(crate) async fn log_steering(&self, turn: u32, head: Option<Queued>) -> Result<usize, RunError> {
-        let as_logged =
-            |Queued { content, source }: Queued| Event::SteeringMessage(SteeringMessage { turn, content, source });
-        let heads = usize::from(head.is_some());
-        if let Some(head) = head {
-            self.journal.append(as_logged(head)).await?;
+        let place = self.journal.place(at, None);
+        let run = Chain::run(cx, listeners.clone(), place.clone(), proposal.clone(), innermost);
+        let (decision, changes) = self.guarded(token, run).await?;
+        let decision = decision?;
+        match text_of(&decision, changes) {
+            Ok(text) => Ok((decision, text)),
+            Err(error) => {
+                place.plugin_failed(&error).await?;
+                let abstains = |it: &Registered<_>| it.plugin == error.plugin && it.mode == FailureMode::Open;
+                if listeners.iter().any(abstains) { Ok((proposal, None)) } else { Err(RunError::Plugin(error).into()) }
+            }
         }
-        Ok(heads + self.log_drained(self.inbox.drain_steering(), as_logged).await?)
     }
 
-    /// Logs messages in order; those that the log does not take any more are counted as lost. Returns how many there were.
+    /// Takes all steering into the log, behind `head`, the text of a continuation. Returns how many messages it took.
+    pub(crate) async fn log_steering(&self, turn: u32, head: Option<Queued>) -> Result<usize, RunError> {
+        let as_logged = |(content, source)| Event::SteeringMessage(SteeringMessage { turn, content, source });
+        let mut count = 0;
+        if let Some(head) = head {
+            count += usize::from(self.log_message(as_logged(head.into_parts()), || ()).await?);
+        }
+        Ok(count + self.log_drained(self.inbox.drain_steering(), as_logged).await?)
+    }
+
+    /// Logs messages in order; those that the log does not take any more are counted as lost. Returns how many it took.
     pub(crate) async fn log_drained(
         &self,
         mut messages: Drained,
-        as_logged: impl Fn(Queued) -> Event,
+        as_logged: impl Fn((Vec<ContentBlock>, Source)) -> Event,
     ) -> Result<usize, RunError> {
         let mut count = 0;
         while let Some(message) = messages.next().cloned() {
-            self.journal.append_then(as_logged(message), || messages.logged()).await?;
-            count += 1;
+            count += usize::from(self.log_message(as_logged(message.into_parts()), || messages.taken()).await?);
         }
         Ok(count)
     }
@@ -204,8 +209,12 @@ impl Core {
         if let Err(message) = self.journal.flush().await {
             failures.push(("flush-failed".to_owned(), message, None));
         }
-        let has_news = self.flushed.load(Ordering::Acquire) != self.journal.state().next_seq;
-        let asked = |plugin: &PluginName| has_news && !self.journal.is_off(plugin);
+        // Read before anybody is asked: what comes while they flush is flushed the next time.
+        let next_seq = self.journal.state().next_seq;
+        let flushed = self.flushed.swap(next_seq, Ordering::AcqRel);
+        let asked = |plugin: &PluginName| {
+            self.journal.state().has_news_for(plugin, flushed) && !self.journal.is_off(plugin)
+        };
         for (plugin, flush) in self.seams().flushes.iter().filter(|(plugin, _)| asked(plugin)) {
             let deadline = self.options.deadlines.flush;
             let failed = match tokio::time::timeout(deadline, flush.flush()).await {
@@ -215,7 +224,6 @@ impl Core {
             };
             failures.push(("plugin-failed".to_owned(), failed, Some(plugin.clone())));
         }
-        self.flushed.store(self.journal.state().next_seq, Ordering::Release);
         for (code, message, plugin) in failures {
             // A failure of the session's own flush decides the exit code and is said there.
             if plugin.is_some() {
@@ -224,6 +232,20 @@ impl Core {
             self.live(LiveEvent::AgentError(ErrorEvent { turn: 0, step: 0, message, code, plugin })).await;
         }
     }
+}
+
+/// The message that the text of a `proceed` makes, if it says anything; a text that is too large is a failure of the plugin whose it is.
+fn text_of(decision: &Decision, changes: Vec<Change>) -> Result<Option<Queued>, PluginError> {
+    let Decision::Proceed(Some(text)) = decision else { return Ok(None) };
+    let Some(plugin) = author(changes).filter(|_| !text.trim().is_empty()) else { return Ok(None) };
+    let source = Source::Plugin { plugin: plugin.clone() };
+    Queued::new(vec![ContentBlock::text(text)], source).map(Some).map_err(|failure| PluginError {
+        plugin,
+        seam: Seam::TurnContinuation,
+        kind: FailureKind::Limit,
+        message: format!("the text of its `proceed`: {}", failure.message),
+        code: None,
+    })
 }
 
 /// Whose a final decision is: the outermost plugin that answered something else than the rest, or else the innermost that proposed it.

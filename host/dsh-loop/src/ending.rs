@@ -9,9 +9,9 @@ use tokio::sync::watch;
 
 use crate::core::Core;
 use crate::driver::drive;
-use crate::inbox::Cause;
 use crate::repair::{self, Cut};
 use crate::sync::{JoinError, JoinHandle, sleep, spawn};
+use crate::turn_token::Cause;
 
 /// Runs the driver and, once it is over or its time is up after a dispose, the rest of the chain.
 pub(crate) async fn supervise(core: Arc<Core>, registration: Registration, done: watch::Sender<bool>) {
@@ -84,6 +84,9 @@ pub(crate) async fn end(core: &Core, registration: Registration) {
 impl Core {
     /// The first link of the chain; the rest follows on the supervisor's task.
     pub(crate) fn dispose(&self, reason: &str) {
+        self.inbox.mark_disposed(reason);
+        // Before the turn is cancelled, which cancels theirs: each says that it is disposed before its turn ends.
+        self.children.dispose(reason);
         self.inbox.dispose(reason);
         self.life.cancel();
     }

@@ -7,11 +7,11 @@
 //! | file | subject |
 //! |---|---|
 //! | `agent.rs`, `ending.rs` | make, hold and end an agent |
-//! | `inbox.rs` | two queues, the status and the turn's token under one lock |
+//! | `inbox.rs`, `turn_token.rs` | two queues, the status and the turn's token under one lock; what ends a turn from outside |
 //! | `driver.rs` | turns |
 //! | `step.rs`, `frames.rs`, `batch.rs`, `stream.rs`, `call_ids.rs` | one step: request, answer, tools |
 //! | `journal/`, `log_state.rs`, `repair.rs` | the log: the one way in, what it stands for, what it still owes |
-//! | `context.rs`, `subagents.rs` | what a plugin can do; agents that it has do a piece of work |
+//! | `context.rs`, `subagents/` | what a plugin can do; agents that it has do a piece of work |
 //! | `sync.rs` | locks and the start of tasks, which the model checker takes over |
 
 mod agent;
@@ -26,18 +26,22 @@ mod inbox;
 mod journal;
 mod log_state;
 mod options;
+mod queued;
 mod repair;
 mod step;
 mod stop;
 mod stream;
 mod subagents;
 mod sync;
+mod turn_token;
 mod under_way;
 
 pub use agent::{AgentLoop, AgentOwner, LoopAgent};
-pub use inbox::{Cause, Drained, Due, Emit, Inbox, MAX_BYTES, MAX_MESSAGE_BYTES, MAX_MESSAGES, Queued, TurnToken};
+pub use inbox::{Drained, Due, Emit, Inbox, MAX_BYTES, MAX_MESSAGES};
 pub use options::{
     AgentOptions, CreateError, DEFAULT_MAX_STEPS, DEFAULT_MAX_SUB_AGENTS, DEFAULT_MAX_TURNS, Deadlines, Durability,
     QueueMode, SessionChoice,
 };
+pub use queued::{MAX_MESSAGE_BYTES, Queued};
 pub use subagents::MAX_SUB_AGENT_DEPTH;
+pub use turn_token::{Above, Cause, TurnToken};

@@ -62,6 +62,10 @@ pub(crate) struct LogState {
     remembered: HashSet<(PluginName, String)>,
     asked: Option<(String, Vec<AskedQuestion>)>,
     call_ids: HashSet<String>,
+    /// The plugin whose entry the last one is.
+    last_author: Option<String>,
+    /// One past the last entry that is not by that plugin.
+    by_others: u64,
 }
 
 /// A log that is opened is folded while it is read.
@@ -75,6 +79,10 @@ impl Replay for LogState {
 impl LogState {
     /// Takes the log's next entry into account.
     pub(crate) fn apply(&mut self, event: &Event) {
+        if self.last_author.as_deref() != event.author() {
+            self.last_author = event.author().map(str::to_owned);
+            self.by_others = self.next_seq;
+        }
         self.next_seq += 1;
         if is_message(event) {
             Arc::make_mut(&mut self.history).apply(event);
@@ -174,6 +182,12 @@ impl LogState {
     /// A plugin's values.
     pub(crate) fn state_of(&self, plugin: &PluginName) -> Option<&BTreeMap<String, Arc<str>>> {
         self.plugin_state.get(plugin)
+    }
+
+    /// Whether an entry from `since` on is not the plugin's own.
+    pub(crate) fn has_news_for(&self, plugin: &PluginName, since: u64) -> bool {
+        let own_last = self.last_author.as_deref() == Some(plugin.as_str());
+        since < if own_last { self.by_others } else { self.next_seq }
     }
 
     /// Whether a tool call in the model's view has this id.

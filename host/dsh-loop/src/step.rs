@@ -16,10 +16,12 @@ use futures::StreamExt;
 
 use crate::call_ids::make_unique;
 use crate::core::Core;
-use crate::inbox::{Queued, TurnToken};
+use crate::journal::TOO_LARGE;
 use crate::options::Text;
+use crate::queued::Queued;
 use crate::stop::Stop;
 use crate::stream::{Assembly, MAX_ANSWER_BYTES};
+use crate::turn_token::TurnToken;
 
 /// How often one step may call the model: an outage is not waited out by one step.
 pub(crate) const MAX_ATTEMPTS: u32 = 10;
@@ -321,13 +323,17 @@ impl Core {
                 Err(failure) => return Ok(Err(failure)),
             };
             let last = matches!(chunk, Chunk::Finish { .. });
-            self.journal.append(Event::AssistantChunk(AssistantChunk { turn: at.turn, step: at.step, chunk })).await?;
-            if last {
-                break;
-            }
-            if self.open_stream(Assembly::is_too_large) {
+            let chunk = Event::AssistantChunk(AssistantChunk { turn: at.turn, step: at.step, chunk });
+            let too_large = match self.journal.append(chunk).await {
+                Err(RunError::Host(failure)) if failure.code == TOO_LARGE => true,
+                logged => logged.map(|_| !last && self.open_stream(Assembly::is_too_large))?,
+            };
+            if too_large {
                 let problem = format!("the answer is longer than {MAX_ANSWER_BYTES} bytes and was cut off");
                 return Ok(Err(ModelFailure::new("malformed-response", problem)));
+            }
+            if last {
+                break;
             }
         }
         drop(stream);

@@ -35,7 +35,7 @@ pub(crate) const MAX_DEPTH: u32 = 8;
 /// The code of the failure after which a session takes no more.
 pub(crate) const WRITE_FAILED: &str = "session-write-failed";
 /// The code of the failure with which an entry is refused that is too large.
-pub(crate) const TOO_LARGE: &str = "limit";
+pub(crate) const TOO_LARGE: &str = "entry-too-large";
 
 /// The log of one agent.
 pub(crate) struct Journal {

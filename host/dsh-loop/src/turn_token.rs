@@ -1,0 +1,143 @@
+//! The cancellation of one turn, what cancelled it, and the call above it when the agent was made for one.
+
+use std::sync::{Arc, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::sync::Mutex;
+
+/// The reason of a dispose that came from a call outside of any turn, which has no reason of its own.
+const PARENT_DISPOSED: &str = "its parent was disposed";
+
+/// What ended a turn from outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// `abort` or `cancel`, with the first reason.
+    Aborted(String),
+    /// `dispose`, which replaces an abort.
+    Disposed(String),
+}
+
+/// The cancellation of one turn, from its drain to just before `turn/end`.
+#[derive(Debug, Default)]
+pub struct TurnToken {
+    token: CancellationToken,
+    cause: Mutex<Option<Cause>>,
+    above: Option<Arc<Above>>,
+}
+
+impl TurnToken {
+    /// A turn of an agent that was made for a call is cancelled with it, in the same step.
+    pub fn new(above: Option<Arc<Above>>) -> Self {
+        let token = above.as_ref().map_or_else(CancellationToken::new, |above| above.cancel.child_token());
+        Self { token, cause: Mutex::default(), above }
+    }
+
+    /// What is cancelled.
+    pub fn token(&self) -> &CancellationToken {
+        &self.token
+    }
+
+    /// What cancelled it, if anything did.
+    pub fn cause(&self) -> Option<Cause> {
+        let own = self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match (own, self.above.as_ref().and_then(|above| above.cause())) {
+            (own, None) => own,
+            (Some(own @ Cause::Disposed(_)), _) => Some(own),
+            (_, Some(above @ Cause::Disposed(_))) => Some(above),
+            (own, above) => own.or(above),
+        }
+    }
+
+    /// Cancels it. Of several aborts the first stands; a dispose replaces them.
+    pub(crate) fn cancel(&self, cause: Cause) {
+        let mut known = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*known, &cause) {
+            (None, _) | (Some(Cause::Aborted(_)), Cause::Disposed(_)) => *known = Some(cause),
+            _ => {}
+        }
+        drop(known);
+        self.token.cancel();
+    }
+}
+
+/// The call that an agent was made for, which its turns end with.
+#[derive(Debug)]
+pub struct Above {
+    cancel: CancellationToken,
+    turn: Option<Arc<TurnToken>>,
+}
+
+impl Above {
+    /// `cancel` is the token of the call; `turn` is the turn that the call is in, if it is in one.
+    pub fn new(cancel: CancellationToken, turn: Option<Arc<TurnToken>>) -> Self {
+        Self { cancel, turn }
+    }
+
+    /// What ended the call, if anything did.
+    pub fn cause(&self) -> Option<Cause> {
+        let of_turn = self.turn.as_ref().and_then(|turn| turn.cause());
+        of_turn.or_else(|| self.cancel.is_cancelled().then(|| Cause::Disposed(PARENT_DISPOSED.to_owned())))
+    }
+
+    /// Returns when the call is cancelled. Cancel safe.
+    pub async fn ended(&self) {
+        self.cancel.cancelled().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn aborted(reason: &str) -> Cause {
+        Cause::Aborted(reason.into())
+    }
+
+    fn disposed(reason: &str) -> Cause {
+        Cause::Disposed(reason.into())
+    }
+
+    /// A turn, and a turn two generations below it.
+    fn family() -> (Arc<TurnToken>, TurnToken) {
+        let below = |turn: &Arc<TurnToken>| {
+            TurnToken::new(Some(Arc::new(Above::new(turn.token().clone(), Some(turn.clone())))))
+        };
+        let first = Arc::new(TurnToken::default());
+        let second = Arc::new(below(&first));
+        let third = below(&second);
+        (first, third)
+    }
+
+    #[test]
+    fn what_ends_a_turn_ends_all_below_it_for_the_same_reason() {
+        let (first, third) = family();
+        assert_eq!((third.token().is_cancelled(), third.cause()), (false, None));
+        first.cancel(aborted("enough"));
+        assert_eq!((third.token().is_cancelled(), third.cause()), (true, Some(aborted("enough"))));
+        first.cancel(disposed("bye"));
+        assert_eq!(third.cause(), Some(disposed("bye")));
+    }
+
+    #[test]
+    fn what_ends_a_turn_below_leaves_those_above_alone_and_a_dispose_comes_before_an_abort() {
+        let (first, third) = family();
+        third.cancel(aborted("itself"));
+        assert_eq!((first.token().is_cancelled(), first.cause()), (false, None));
+        first.cancel(aborted("enough"));
+        assert_eq!(third.cause(), Some(aborted("itself")), "the first of two aborts");
+        first.cancel(disposed("bye"));
+        assert_eq!(third.cause(), Some(disposed("bye")));
+        third.cancel(disposed("its own"));
+        assert_eq!(third.cause(), Some(disposed("its own")));
+    }
+
+    #[test]
+    fn a_call_outside_of_any_turn_ends_with_its_agent() {
+        let life = CancellationToken::new();
+        let turn = TurnToken::new(Some(Arc::new(Above::new(life.clone(), None))));
+        assert_eq!(turn.cause(), None);
+        life.cancel();
+        assert_eq!((turn.token().is_cancelled(), turn.cause()), (true, Some(disposed(PARENT_DISPOSED))));
+    }
+}
