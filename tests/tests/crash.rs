@@ -169,8 +169,6 @@ impl Session<'_> {
         self.left = Some(next);
         match acted.outcome.exit {
             KILLED | NOT_WRITTEN => Ok(true),
-            // A torn line that cannot be set aside: nothing was changed.
-            2 if acted.outcome.stderr.contains("could not be moved to") => Ok(true),
             exit if self.may_exit(exit) => Ok(false),
             _ => Err(ended("it failed", &acted)),
         }

@@ -88,6 +88,9 @@ fn a_line_that_is_not_whole_is_set_aside() {
     });
     check("one byte", &|bytes| [bytes, b"x".to_vec()].concat());
     check("a megabyte without a newline", &|bytes| [bytes, vec![b'y'; 1 << 20]].concat());
+    // Longer than a line may be.
+    check("33 MiB without a newline", &|bytes| [bytes, vec![b'y'; 33 << 20]].concat());
+    check("33 MiB of a header", &|bytes| [bytes[..40].to_vec(), vec![b'y'; 33 << 20]].concat());
 }
 
 #[test]
@@ -149,6 +152,102 @@ fn what_looks_odd_and_is_whole_goes_on() {
             format!("{before}\"time\":4102444800000{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()))
         })
     });
+}
+
+#[test]
+fn a_torn_line_that_cannot_be_set_aside_stays_and_the_session_was_not_written() {
+    let conversation = conversation("{\"text\":\"hello\"}");
+    let check = |what: &str, before: &dyn Fn(&Path), env: &[(String, String)]| {
+        let stage = Stage::new(&conversation).expect("a folder");
+        stage.act_apart().expect("it runs");
+        let (id, text) = stage.log().expect("one log").expect("a log");
+        let torn = text + "{\"type\":\"turn/st";
+        fs::write(path(&stage, &id), &torn).expect("it can be written");
+        before(&path(&stage, &id).with_extension("torn"));
+        let mut env = env.to_vec();
+        if !env.is_empty() {
+            env.extend(faults::counted(&stage.sandbox.data, &stage.sandbox.root().join("calls")));
+        }
+        let args = ["--resume", &id].map(str::to_owned).into();
+        let act = Act { args, input: vec![send("more", None)], taken: 1, env, ..Act::default() };
+        let acted = stage.act(&act).expect("it runs");
+        let stderr = &acted.outcome.stderr;
+        assert_eq!((acted.outcome.exit, acted.outcome.stdout.as_str()), (74, ""), "{what}: {stderr}");
+        assert!(stderr.contains("its last line is not whole and could not be moved to"), "{what}: {stderr}");
+        assert_eq!(fs::read_to_string(path(&stage, &id)).expect("it is there"), torn, "{what}");
+    };
+    check("a folder has its name", &|aside| fs::create_dir(aside).expect("made"), &[]);
+    for error in ["EIO", "EACCES", "ENOSPC"] {
+        // It is made, written, made durable, its folder too, and then the log is cut.
+        for at in 1..=5 {
+            check(&format!("{error} at call {at}"), &|_| (), &faults::at(error, at));
+        }
+    }
+}
+
+#[test]
+fn without_a_message_a_session_stays_as_it_is() {
+    use dsh_tests::host::{self, Run};
+    let conversation = conversation("{\"text\":\"hello\"}");
+    let check = |what: &str, damage: &dyn Fn(&str) -> String| {
+        let stage = Stage::new(&conversation).expect("a folder");
+        stage.act_apart().expect("it runs");
+        let (id, text) = stage.log().expect("one log").expect("a log");
+        let damaged = damage(&text);
+        fs::write(path(&stage, &id), &damaged).expect("it can be written");
+        let seq = damaged.lines().count() - 2;
+        let fork = format!("{id}@{seq}");
+        for which in [["--resume", &id].as_slice(), &["--continue"], &["--fork", &id], &["--fork", &fork]] {
+            for input in ["text", "jsonl"] {
+                let args = [&["--model", "echo", "--output", "jsonl", "--input", input], which].concat();
+                let run = Run {
+                    args: args.into_iter().map(str::to_owned).collect(),
+                    env: stage.sandbox.environment(),
+                    dir: stage.sandbox.workspace.clone(),
+                    stdin: " \n".to_owned(),
+                    ..Run::default()
+                };
+                let outcome = host::run(&run).expect("it runs");
+                assert_eq!((outcome.exit, outcome.stdout.as_str()), (2, ""), "{what}, {which:?}: {}", outcome.stderr);
+                assert!(outcome.stderr.starts_with("error: there is no message"), "{what}: {}", outcome.stderr);
+                let there = files(&stage.sandbox.sessions());
+                assert_eq!(there, [(format!("{id}.jsonl"), damaged.clone().into_bytes())], "{what}, {which:?}");
+            }
+        }
+    };
+    let up_to = |text: &str, kind: &str| {
+        let end = text.find(&format!("{{\"type\":\"{kind}\"")).expect("it is there");
+        text[..end].to_owned()
+    };
+    check("a whole one", &str::to_owned);
+    check("a torn line", &|text| format!("{text}{{\"type\":\"turn/st"));
+    check("a turn that is to be ended, after another one", &|text| {
+        let (header, entries) = text.split_once('\n').expect("a header");
+        let count = entries.lines().count();
+        let again = entries.lines().enumerate().map(|(at, line)| {
+            let line = line.replace("\"turn\":1", "\"turn\":2");
+            line.replace(&format!("\"seq\":{at},"), &format!("\"seq\":{},", at + count)) + "\n"
+        });
+        let again: String = again.collect();
+        format!("{header}\n{entries}{}", up_to(&again, "step/end"))
+    });
+}
+
+#[test]
+fn the_folder_is_made_durable_by_whoever_goes_on() {
+    let conversation = conversation("{\"text\":\"hello\"}");
+    let stage = Stage::new(&conversation).expect("a folder");
+    stage.act_apart().expect("it runs");
+    let (id, _) = stage.log().expect("one log").expect("a log");
+    let record = stage.sandbox.root().join("calls");
+    let env = faults::counted(&stage.sandbox.data, &record);
+    let args = ["--resume", &id].map(str::to_owned).into();
+    let act = Act { args, input: vec![send("more", None)], taken: 1, env, ..Act::default() };
+    let acted = stage.act(&act).expect("it runs");
+    assert_eq!(acted.outcome.exit, 0, "{}", acted.outcome.stderr);
+    let synced: Vec<String> =
+        faults::calls(&record).into_iter().filter(|call| call.name == "fsync").map(|call| call.file).collect();
+    assert_eq!(synced, ["sessions"], "once a process");
 }
 
 #[test]
@@ -374,4 +473,33 @@ fn what_cannot_be_printed_whole_is_an_error() {
         assert_eq!(outcome.exit, 130, "{command}: {}", outcome.stderr);
         assert!(outcome.stderr.contains("standard output could not be written"), "{command}: {}", outcome.stderr);
     }
+}
+
+#[test]
+fn requests_of_a_session_that_was_changed_are_named_and_counted() {
+    use dsh_tests::host::{self, Run};
+    const STEPS: usize = 150;
+    let call = "{\"toolCalls\":[{\"name\":\"echo\",\"arguments\":{\"text\":\"on\"}}]}\n";
+    let mut conversation = conversation(&(call.repeat(STEPS - 1) + "{\"text\":\"done\"}"));
+    conversation.args = ["--plugin", "echo"].map(str::to_owned).into();
+    let stage = Stage::new(&conversation).expect("a folder");
+    stage.act_apart().expect("it runs");
+    let (id, text) = stage.log().expect("one log").expect("a log");
+    fs::write(path(&stage, &id), text.replacen("\"text\":\"go\"", "\"text\":\"no\"", 1)).expect("written");
+    let requests = |filter: &str| {
+        let script = format!("set -o pipefail; '{}' session requests {id} {filter}", host::binary().display());
+        let args = vec!["-c".to_owned(), script];
+        let run =
+            Run { args, env: stage.sandbox.environment(), dir: stage.sandbox.workspace.clone(), ..Run::default() };
+        let outcome = host::run_program(Path::new("/bin/bash"), &run).expect("it runs");
+        assert_eq!(outcome.exit, 2, "{}", outcome.stderr);
+        let names = outcome.stderr.matches("(turn 1, step ").count();
+        let more = outcome.stderr.trim_end().rsplit_once(" and ").and_then(|(_, more)| more.strip_suffix(" more"));
+        (outcome.stdout.lines().count(), names, more.map_or(0, |more| more.parse().expect("a number")))
+    };
+    assert_eq!(requests(""), (STEPS, 10, STEPS - 10));
+    // Nobody reads more than one line, and no more are rebuilt than a pipe holds.
+    let (lines, names, more) = requests("| head -n 1");
+    assert_eq!((lines, names), (1, 10));
+    assert!(more < STEPS / 2, "{more} more were rebuilt");
 }

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dsh_loop::CreateError;
@@ -134,17 +133,10 @@ fn lower(text: &str) -> String {
 impl From<SessionError> for Stop {
     fn from(error: SessionError) -> Self {
         match &error {
-            SessionError::Io { error: io, .. } if is_of_writing(io.kind()) => {
-                Self::new(Code::Session, error.to_string())
-            }
+            SessionError::NotWritten { .. } => Self::new(Code::Session, error.to_string()),
             _ => Self::usage(error.to_string()),
         }
     }
-}
-
-/// Whether an error can only come of writing: then it is the session that could not be written, not a path that was wrong.
-fn is_of_writing(kind: io::ErrorKind) -> bool {
-    matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 impl From<CreateError> for Stop {
@@ -159,8 +151,8 @@ impl From<CreateError> for Stop {
 
 /// The code with which this machine says that a sandbox cannot be had.
 pub const UNENFORCEABLE: &str = "unenforceable";
-/// The codes of live errors that mean that the log is not on the disk.
-const SESSION_CODES: [&str; 2] = ["session-write-failed", "flush-failed"];
+/// The codes that mean that something is not in the log, or the log not on the disk.
+const SESSION_CODES: [&str; 3] = ["session-write-failed", "flush-failed", "entry-too-large"];
 /// The codes that stand for a plugin's failure.
 const PLUGIN_CODES: [&str; 3] = ["plugin-failed", "plugin-limit", "plugin-missing"];
 /// The code when a plugin ran the rest of a waterfall too often.
@@ -497,6 +489,8 @@ mod tests {
         check(false, &[START, &end(r#"{"type":"max-tokens"}"#)], Code::Budget);
         check(false, &[START, &end(r#"{"type":"error","code":"script-exhausted"}"#)], Code::Model);
         check(false, &[START, &end(r#"{"type":"error","code":"plugin-limit"}"#)], Code::Plugin);
+        check(false, &[START, &end(r#"{"type":"error","code":"limit"}"#)], Code::Plugin);
+        check(false, &[START, &end(r#"{"type":"error","code":"entry-too-large"}"#)], Code::Session);
         check(false, &[START, &end(r#"{"type":"error","code":"unenforceable"}"#)], Code::Sandbox);
         // The repair of a resumed session closes a turn that this process did not start.
         check(false, &[&end(r#"{"type":"error","code":"plugin-limit"}"#)], Code::Success);
@@ -539,6 +533,33 @@ mod tests {
         check_child(false, &[START, DENIED], Code::Denied);
         check_child(false, &[START, DENIED, GOOD], Code::Success);
         check_child(true, &[START, DENIED, GOOD], Code::Denied);
+    }
+
+    #[test]
+    fn a_live_error_earns_its_code_in_a_turn_and_outside() {
+        let live = |code: &str, turn| {
+            let mut ledger = ledger(false);
+            ledger.observe(&Emitted::Live {
+                session: SessionId::new("s").expect("valid"),
+                agent: AgentId::new("main").expect("valid"),
+                event: Arc::new(LiveEvent::AgentError(ErrorEvent {
+                    turn,
+                    step: 0,
+                    message: "m".into(),
+                    code: code.into(),
+                    plugin: None,
+                })),
+            });
+            ledger.code()
+        };
+        for turn in [0, 1] {
+            for code in SESSION_CODES {
+                assert_eq!(live(code, turn), Code::Session, "{code}");
+            }
+            assert_eq!(live("max-turns", turn), Code::Budget);
+            assert_eq!(live("internal", turn), Code::Internal);
+            assert_eq!(live("plugin-failed", turn), Code::Success);
+        }
     }
 
     #[test]

@@ -46,6 +46,10 @@ impl<T: Tells> Replay for Printing<T> {
         self.tells.tell(&entry, &mut self.text);
         self.print();
     }
+
+    fn wants_more(&self) -> bool {
+        self.problem.is_none()
+    }
 }
 
 /// Prints a session: what `begin` prints of the header, then what it tells of the entries.

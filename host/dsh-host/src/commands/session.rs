@@ -18,6 +18,9 @@ use crate::output::chat::tame;
 use crate::resolve::{self, Store};
 use crate::{compose, config, diagnostics};
 
+/// How many changed requests are named; one change is in all that came later, and a message is for a person.
+const MAX_NAMED: usize = 10;
+
 fn sessions(place: &SessionPlace, environment: &Environment) -> Result<std::sync::Arc<dyn Sessions>, Stop> {
     let config = match (&place.session, &place.config) {
         // A place that is named needs no configuration.
@@ -204,11 +207,15 @@ pub async fn requests(
     environment: &Environment,
 ) -> Result<Code, Stop> {
     let begin = |_: &SessionHeader, _: &mut Vec<u8>| Rebuilding { which: *which, ..Rebuilding::default() };
-    let (header, Rebuilding { found, changed, .. }) =
+    let (header, Rebuilding { found, changed, changed_count, .. }) =
         printed(sessions(place, environment)?.as_ref(), id, false, begin).await?;
     if !changed.is_empty() {
+        let more = match changed_count - changed.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
         let message = format!(
-            "session `{}` was changed after it was written: rebuilt from it, these requests do not have the hash they were sent with: {}",
+            "session `{}` was changed after it was written: rebuilt from it, these requests do not have the hash they were sent with: {}{more}",
             header.id,
             changed.join(", ")
         );
@@ -226,8 +233,9 @@ struct Rebuilding {
     which: WhichRequests,
     requests: Requests,
     found: bool,
-    /// Those that are not as they were sent.
+    /// The first of those that are not as they were sent.
     changed: Vec<String>,
+    changed_count: usize,
 }
 
 impl Tells for Rebuilding {
@@ -239,7 +247,10 @@ impl Tells for Rebuilding {
         }
         self.found = true;
         if !rebuilt.is_as_sent {
-            self.changed.push(format!("{} (turn {}, step {}, attempt {attempt})", entry.seq, at.turn, at.step));
+            self.changed_count += 1;
+            if self.changed.len() < MAX_NAMED {
+                self.changed.push(format!("{} (turn {}, step {}, attempt {attempt})", entry.seq, at.turn, at.step));
+            }
         }
         crate::output::line(&rebuilt.request, out);
     }

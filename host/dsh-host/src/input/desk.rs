@@ -1,6 +1,6 @@
 //! Where commands become deeds: applied in the order read, or when the event that they wait for has happened.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -16,13 +16,20 @@ use super::stdin::NumberedLine;
 use crate::approve::InputApprover;
 use crate::diagnostics;
 
+/// How far an agent has come. What is logged before it begins to live repairs its session and does not count, whenever it settles.
+#[derive(Default)]
+struct Life {
+    begun: bool,
+    /// The last entry of the repair.
+    repaired: Option<u64>,
+}
+
 /// The commands of one run and the agent they are for.
 pub struct Desk {
     prompted: AgentId,
     agent: OnceLock<Arc<LoopAgent>>,
     waiting: Mutex<Waiting>,
-    /// The other agents that have begun to live: what is logged before repairs their session and does not count.
-    begun: Mutex<HashSet<AgentId>>,
+    lives: Mutex<HashMap<AgentId, Life>>,
     /// Events that were emitted and whose observers are not done.
     unsettled: watch::Sender<u64>,
     approver: Option<Arc<InputApprover>>,
@@ -37,7 +44,7 @@ impl Desk {
             prompted,
             agent: OnceLock::new(),
             waiting: Mutex::default(),
-            begun: Mutex::default(),
+            lives: Mutex::default(),
             unsettled: watch::Sender::new(0),
             approver,
             messages: AtomicU64::new(0),
@@ -48,6 +55,7 @@ impl Desk {
     /// The agent is there; from here on its durable events count, those of a repair do not.
     pub fn attach(&self, agent: Arc<LoopAgent>) {
         let _ = self.agent.set(agent);
+        self.lives().entry(self.prompted.clone()).or_default().begun = true;
     }
 
     /// Takes a line in. Blank ones are skipped. Returns whether it was one.
@@ -90,6 +98,7 @@ impl Desk {
 
     /// An event was emitted. Commands for a chunk are applied here; nothing they do waits, because a step is open.
     pub fn emitted(&self, emitted: &Emitted) {
+        self.look(emitted);
         let Some(kind) = self.counted(emitted) else { return };
         self.unsettled.send_modify(|count| *count += 1);
         let due = self.waiting().emitted(&kind);
@@ -107,7 +116,10 @@ impl Desk {
         for command in due {
             self.apply(command).await;
         }
-        self.unsettled.send_modify(|count| *count = count.saturating_sub(1));
+        self.unsettled.send_modify(|count| match count.checked_sub(1) {
+            Some(fewer) => *count = fewer,
+            None => tracing::error!("`{kind}` has settled, and nothing was on its way"),
+        });
     }
 
     /// Returns when no event is on its way: whatever was to be done after one is done.
@@ -124,24 +136,33 @@ impl Desk {
         }
     }
 
-    /// An event as `after` names it, if it is one that counts.
+    /// Learns from an event that is emitted how far its agent has come.
+    fn look(&self, emitted: &Emitted) {
+        let mut lives = self.lives();
+        let life = lives.entry(emitted.agent().clone()).or_default();
+        match emitted {
+            Emitted::Durable(entry) if !life.begun => life.repaired = Some(entry.seq),
+            // The prompted agent begins when it is attached.
+            Emitted::Live { agent, event, .. } if *agent != self.prompted => {
+                life.begun |= !matches!(**event, LiveEvent::AgentCreated(_));
+            }
+            Emitted::Durable(_) | Emitted::Live { .. } => {}
+        }
+    }
+
+    /// An event as `after` names it, if it is one that counts. The answer is the same when it is emitted and when it has settled.
     fn counted(&self, emitted: &Emitted) -> Option<String> {
         let (agent, kind) = (emitted.agent(), emitted.kind());
-        if *agent == self.prompted {
-            let counts = matches!(emitted, Emitted::Live { .. }) || self.agent.get().is_some();
-            return counts.then(|| kind.into_owned());
+        if let Emitted::Durable(entry) = emitted
+            && self.lives().get(agent).and_then(|life| life.repaired).is_some_and(|repaired| entry.seq <= repaired)
+        {
+            return None;
         }
-        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = match emitted {
-            Emitted::Durable(_) => begun.contains(agent),
-            Emitted::Live { event, .. } => {
-                if !matches!(**event, LiveEvent::AgentCreated(_)) {
-                    begun.insert(agent.clone());
-                }
-                true
-            }
-        };
-        counts.then(|| format!("{kind}@{agent}"))
+        Some(if *agent == self.prompted { kind.into_owned() } else { format!("{kind}@{agent}") })
+    }
+
+    fn lives(&self) -> MutexGuard<'_, HashMap<AgentId, Life>> {
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn apply(&self, command: Numbered) {
@@ -181,5 +202,44 @@ impl Desk {
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dsh_seam::SessionId;
+    use dsh_seam::event::{AgentStatus, Entry, Event, Status, StepMark};
+
+    use super::*;
+
+    fn durable(agent: &str, seq: u64) -> Emitted {
+        let session = SessionId::new("s").expect("an id");
+        let event = Event::StepEnd(StepMark { turn: 1, step: 1 });
+        let agent = AgentId::new(agent).expect("an id");
+        Emitted::Durable(Arc::new(Entry { seq, time_ms: 0, session, agent, event }))
+    }
+
+    fn running(agent: &str) -> Emitted {
+        let (agent, session) = (AgentId::new(agent).expect("an id"), SessionId::new("s").expect("an id"));
+        Emitted::Live {
+            agent,
+            session,
+            event: Arc::new(LiveEvent::AgentStatus(AgentStatus { status: Status::Running })),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_repaired_a_session_does_not_count_whenever_it_settles() {
+        let desk = Desk::new(AgentId::new("main").expect("an id"), None);
+        let (repair, begins, first) = (durable("main.1", 3), running("main.1"), durable("main.1", 4));
+        desk.emitted(&repair);
+        desk.emitted(&begins);
+        desk.emitted(&first);
+        assert_eq!(*desk.unsettled.borrow(), 2);
+        desk.settled(&repair).await;
+        assert_eq!(*desk.unsettled.borrow(), 2, "it was not on its way");
+        desk.settled(&first).await;
+        desk.settled(&begins).await;
+        assert_eq!(*desk.unsettled.borrow(), 0);
     }
 }

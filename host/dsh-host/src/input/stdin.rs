@@ -1,6 +1,7 @@
 //! Reads standard input on a thread of its own, so that nothing waits for it, and cuts it into lines.
 
 use std::io::Read as _;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::mpsc;
@@ -15,6 +16,8 @@ pub const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
 /// A stream of pieces.
 pub struct Stdin {
     pieces: mpsc::Receiver<std::io::Result<Vec<u8>>>,
+    /// A piece that was looked at and not taken.
+    looked_at: Option<std::io::Result<Vec<u8>>>,
 }
 
 impl Stdin {
@@ -37,17 +40,34 @@ impl Stdin {
                 }
             }
         });
-        Self { pieces }
+        Self { pieces, looked_at: None }
     }
 
     /// The next piece; none at the end. Cancel safe.
     pub async fn next(&mut self) -> Option<std::io::Result<Vec<u8>>> {
-        self.pieces.recv().await
+        match self.looked_at.take() {
+            Some(piece) => Some(piece),
+            None => self.pieces.recv().await,
+        }
     }
 
     /// A piece that is there already.
     pub fn try_next(&mut self) -> Option<std::io::Result<Vec<u8>>> {
-        self.pieces.try_recv().ok()
+        self.looked_at.take().or_else(|| self.pieces.try_recv().ok())
+    }
+
+    /// Whether it is over and held nothing but white space. It is not when it has brought nothing for so long: it may bring something yet.
+    pub async fn is_empty(&mut self, silence: Duration) -> bool {
+        let mut seen = Vec::new();
+        while seen.iter().all(u8::is_ascii_whitespace) {
+            match tokio::time::timeout(silence, self.next()).await {
+                Ok(Some(Ok(piece))) => seen.extend(piece),
+                Ok(Some(Err(_)) | None) => return true,
+                Err(_) => break,
+            }
+        }
+        self.looked_at = Some(Ok(seen));
+        false
     }
 
     /// The whole of it as one text; no more than one message may hold.

@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use dsh_loop::LoopAgent;
 use dsh_seam::event::Status;
+use dsh_seam::session::Sessions;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{DONE, End, Running, signals};
+use super::{DONE, End, Running, signals, unanswered};
 use crate::approve::InputApprover;
 use crate::diagnostics;
 use crate::exit::{Code, Stop};
 use crate::input::desk::Desk;
 use crate::input::stdin::{self, Lines, Stdin};
+use crate::resolve::Plan;
 
 /// How long the input must be silent before the driver takes its first message: a file, or a pipe that is filled at once, is read
 /// whole first.
@@ -26,9 +28,6 @@ pub async fn run(mut run: Running, mut end: End) -> Result<Code, Stop> {
     }
     let agent = run.prompted().agent();
     let mut input = run.commands.take().map(|(desk, approver, stdin)| Commands::new(desk, approver, stdin, &run));
-    if let Err(stop) = first_message(&agent, input.as_mut()).await {
-        return Err(run.give_up(stop).await);
-    }
     run.pump.open();
     let asked = tokio::select! {
         () = work(&agent, input.as_mut()) => None,
@@ -68,22 +67,29 @@ async fn work(agent: &LoopAgent, input: Option<&mut Commands>) {
     }
 }
 
-/// A run without any message is a usage error, unless a resumed session holds unanswered ones.
-async fn first_message(agent: &LoopAgent, input: Option<&mut Commands>) -> Result<(), Stop> {
-    if agent.has_pending() {
+/// A run without any message is a usage error, unless a resumed session holds unanswered ones. This is known before the session is
+/// opened, which may change it: then it stays as it is.
+pub async fn some_message(
+    prompts: &[String],
+    stdin: Option<&mut Stdin>,
+    plan: &Plan,
+    sessions: &dyn Sessions,
+) -> Result<(), Stop> {
+    if !prompts.is_empty() {
         return Ok(());
     }
     let nothing = "there is no message";
-    let Some(commands) = input else {
-        return Err(Stop::usage(nothing).hint("write a prompt, `dsh-host \"…\"`, or give one on standard input"));
-    };
-    // An input that is at its end already will never bring one; one that is open may.
-    if commands.is_empty().await {
-        return Err(
+    let stop = match stdin {
+        None => Stop::usage(nothing).hint("write a prompt, `dsh-host \"…\"`, or give one on standard input"),
+        Some(stdin) => {
+            // An input that is at its end already will never bring one; one that is open may.
+            if !stdin.is_empty(SILENCE).await {
+                return Ok(());
+            }
             Stop::usage(format!("{nothing}: standard input was empty")).hint("write lines like `{\"send\": \"…\"}`")
-        );
-    }
-    Ok(())
+        }
+    };
+    if unanswered::any(plan, sessions).await? { Ok(()) } else { Err(stop) }
 }
 
 /// Commands on standard input, applied while the agent works.
@@ -94,8 +100,6 @@ struct Commands {
     lines: Lines,
     agent: Arc<LoopAgent>,
     status: watch::Receiver<Status>,
-    /// What was read before the agent was shown.
-    early: Vec<u8>,
     had_message: bool,
     seen_line: bool,
     ended: bool,
@@ -113,29 +117,14 @@ impl Commands {
             lines: Lines::default(),
             agent,
             status: run.watch.status(),
-            early: Vec::new(),
             had_message,
             seen_line: had_message,
             ended: false,
         }
     }
 
-    /// Whether the input is over and held nothing. Waits no longer than for silence.
-    async fn is_empty(&mut self) -> bool {
-        while self.early.iter().all(u8::is_ascii_whitespace) {
-            match tokio::time::timeout(SILENCE, self.stdin.next()).await {
-                Ok(Some(Ok(piece))) => self.early.extend(piece),
-                Ok(Some(Err(_)) | None) => return true,
-                Err(_) => return false,
-            }
-        }
-        false
-    }
-
     /// Reads, applies and waits until the run is over.
     async fn serve(&mut self) {
-        let early = std::mem::take(&mut self.early);
-        self.piece(&early).await;
         self.read_until_released().await;
         self.agent.release();
         let mut status = self.status.clone();

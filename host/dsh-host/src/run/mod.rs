@@ -3,6 +3,7 @@
 mod chat;
 mod headless;
 pub mod signals;
+mod unanswered;
 pub mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -125,9 +126,13 @@ impl Closing {
 
 async fn prepare(plan: Plan, source: Source, environment: &Environment) -> Result<Prepared, Stop> {
     let is_chat = source == Source::Terminal;
-    let (prompts, stdin) = prompts(source).await?;
+    let (prompts, mut stdin) = prompts(source).await?;
     let models = compose::models(&plan, environment)?;
     let plugins = compose::plugins(&plan, environment).await?;
+    if !is_chat {
+        let sessions = compose::sessions(&plan.store, &plan.workspace);
+        headless::some_message(&prompts, stdin.as_mut(), &plan, sessions.as_ref()).await?;
+    }
     let prompted = plan.prompted().id.clone();
     let modes = plugins.iter().map(|plugin| (plugin.name().clone(), plugin.failure_mode()));
     let ledger = Ledger::new(prompted.clone(), plan.strict, modes);

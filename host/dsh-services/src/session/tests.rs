@@ -532,6 +532,9 @@ async fn a_line_that_is_too_long_is_skipped_when_salvaging() {
     let expect = ["line 3: it is longer than 33554432 bytes; skipped", "line 4: `seq` is 2 where 1 was expected"];
     assert_eq!(notices, expect);
     assert_eq!(files(dir.path()).list().await.unwrap()[0].entries, 3);
+    let last = bad.find("{\"type\":\"turn/end\"").unwrap();
+    fs::write(log(dir.path(), "s"), &bad[..last]).unwrap();
+    assert_eq!(files(dir.path()).list().await.unwrap()[0].entries, 1, "what is too long is no entry");
 }
 
 /// Wants so many entries and no more.
