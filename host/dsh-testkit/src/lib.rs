@@ -9,6 +9,7 @@ pub mod line;
 pub mod native;
 pub mod processes;
 pub mod recorder;
+pub mod script;
 pub mod sessions;
 pub mod transcript;
 
@@ -18,3 +19,4 @@ pub use clock::ManualClock;
 pub use native::plugin;
 pub use processes::NoProcesses;
 pub use recorder::Recorder;
+pub use script::{Answer, Script};

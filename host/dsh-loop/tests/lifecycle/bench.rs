@@ -1,16 +1,14 @@
 //! A bench for one agent: the real providers, a scripted model, native plugins made of closures, and a recorder of all that is shown.
 
-use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use dsh_loop::{AgentLoop, AgentOptions, AgentOwner, LoopAgent};
 use dsh_seam::event::{Entry, Source};
-use dsh_seam::failure::{FailureKind, FailureMode, ModelFailure, PluginError, Seam};
+use dsh_seam::failure::{FailureKind, FailureMode, PluginError, Seam};
 use dsh_seam::ids::{AgentId, PluginName};
-use dsh_seam::llm::{ChunkStream, Model, ModelRequest};
-use dsh_seam::message::{Chunk, ContentBlock, FinishReason, ResultBlock, ToolCall, Usage};
+use dsh_seam::message::{ContentBlock, ResultBlock, ToolCall};
 use dsh_seam::plugin::{Attached, Plugin};
 use dsh_seam::services::{Agents, Clock, Services};
 use dsh_seam::session::{Flush, FlushError, Observer, OpenSession, Sessions};
@@ -22,92 +20,11 @@ use dsh_services::session::MemorySessions;
 use dsh_services::system_prompt::SystemPromptSections;
 use dsh_services::tools::ToolServices;
 use dsh_testkit::line::{Details, line};
-pub use dsh_testkit::plugin;
+use dsh_testkit::script::messages;
 use dsh_testkit::sessions::{altered, full_from, refusing};
-use dsh_testkit::{NoProcesses, OneModel};
-use futures::StreamExt;
+pub use dsh_testkit::{Answer, plugin};
+use dsh_testkit::{NoProcesses, OneModel, Script};
 use futures::future::BoxFuture;
-
-/// One answer of the scripted model.
-pub enum Answer {
-    Text(&'static str),
-    /// `name arguments` each, with ids c1, c2, ….
-    Calls(&'static [(&'static str, &'static str)]),
-    /// The text in pieces, and then nothing for ever.
-    Hangs(&'static [&'static str]),
-    Fails(&'static str),
-    Raw(Vec<Chunk>),
-}
-
-/// A model that answers from a list.
-#[derive(Default)]
-pub struct Script {
-    answers: Mutex<VecDeque<Answer>>,
-    calls: Mutex<u32>,
-    /// The texts of each request.
-    pub requests: Mutex<Vec<String>>,
-}
-
-impl Script {
-    fn chunks(&self, answer: Answer) -> Vec<Result<Option<Chunk>, ModelFailure>> {
-        let text = |text: &str| Chunk::BlockEnd { index: 0, block: ContentBlock::text(text) };
-        let delta = |text: &&str| Ok(Some(Chunk::TextDelta { index: 0, text: (*text).into() }));
-        let finish = |reason| Ok(Some(Chunk::Finish { reason }));
-        match answer {
-            Answer::Text(said) => vec![
-                Ok(Some(text(said))),
-                Ok(Some(Chunk::Usage { usage: Usage { output: 1, ..Usage::default() } })),
-                finish(FinishReason::Stop),
-            ],
-            Answer::Calls(calls) => {
-                let mut count = self.calls.lock().expect("not poisoned");
-                let block = |(index, (name, arguments)): (usize, &(&str, &str))| {
-                    *count += 1;
-                    let call = ToolCall {
-                        id: format!("c{count}"),
-                        name: (*name).into(),
-                        arguments: (*arguments).into(),
-                        opaque: None,
-                    };
-                    Ok(Some(Chunk::BlockEnd { index: index as u32, block: ContentBlock::ToolCall(call) }))
-                };
-                let blocks: Vec<_> = calls.iter().enumerate().map(block).collect();
-                blocks.into_iter().chain([finish(FinishReason::ToolCalls)]).collect()
-            }
-            Answer::Hangs(pieces) => pieces.iter().map(delta).chain([Ok(None)]).collect(),
-            Answer::Fails(code) => vec![Err(ModelFailure::new(code, format!("the model said {code}")))],
-            Answer::Raw(chunks) => chunks.into_iter().map(|chunk| Ok(Some(chunk))).collect(),
-        }
-    }
-}
-
-#[async_trait]
-impl Model for Script {
-    async fn stream(&self, request: Arc<ModelRequest>) -> Result<ChunkStream, ModelFailure> {
-        request.messages.check_pairs().map_err(|parted| ModelFailure::new("invalid-request", parted.to_string()))?;
-        let text = |block: &ContentBlock| match block {
-            ContentBlock::Text(block) => block.text.clone(),
-            ContentBlock::ToolCall(call) => format!("+{}", call.id),
-            ContentBlock::ToolResult(result) => format!("={}", result.call_id),
-            _ => "?".into(),
-        };
-        let texts: Vec<String> =
-            request.messages.iter().flat_map(|message| &message.message.content).map(text).collect();
-        self.requests.lock().expect("not poisoned").push(texts.join(" "));
-        let answer =
-            self.answers.lock().expect("not poisoned").pop_front().unwrap_or(Answer::Fails("script-exhausted"));
-        let chunks = self.chunks(answer);
-        Ok(futures::stream::iter(chunks)
-            .then(|chunk| async move {
-                match chunk {
-                    Ok(Some(chunk)) => Ok(chunk),
-                    Ok(None) => std::future::pending().await,
-                    Err(failure) => Err(failure),
-                }
-            })
-            .boxed())
-    }
-}
 
 struct Stopped;
 
@@ -237,8 +154,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(answers: Vec<Answer>) -> Self {
-        let model = Arc::new(Script::default());
-        model.answers.lock().expect("not poisoned").extend(answers);
+        let model = Arc::new(Script::new([("main", answers)], messages));
         let tools = plugin("tools", FailureMode::Closed, |_| Attached {
             provider: Some(Arc::new(SomeTools::new())),
             ..Attached::default()

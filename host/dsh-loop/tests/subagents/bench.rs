@@ -1,17 +1,16 @@
 //! A bench for families: a model that has a script for each agent, a tool `task` over the seam, and a recorder that says whose each
 //! event is.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use dsh_loop::{AgentLoop, AgentOptions, AgentOwner, LoopAgent};
 use dsh_seam::event::{Entry, Source};
-use dsh_seam::failure::{FailureMode, ModelFailure, PluginError};
+use dsh_seam::failure::{FailureMode, PluginError};
 use dsh_seam::ids::AgentId;
-use dsh_seam::llm::{ChunkStream, Model, ModelRequest};
-use dsh_seam::message::{Chunk, ContentBlock, FinishReason, ToolCall};
+use dsh_seam::llm::ModelRequest;
+use dsh_seam::message::{ContentBlock, ToolCall};
 use dsh_seam::plugin::{Attached, Plugin, PluginContext};
 use dsh_seam::services::{Services, SystemClock};
 use dsh_seam::session::{Observer, SessionError, Sessions};
@@ -24,86 +23,20 @@ use dsh_services::approvals::{ApprovalDesks, HeadlessApprover};
 use dsh_services::session::MemorySessions;
 use dsh_services::system_prompt::SystemPromptSections;
 use dsh_services::tools::ToolServices;
+pub use dsh_testkit::Answer;
 use dsh_testkit::line::{Details, line};
+use dsh_testkit::script::messages;
 use dsh_testkit::sessions::{altered, full_from};
-use dsh_testkit::{NoProcesses, OneModel};
-use futures::StreamExt;
+use dsh_testkit::{NoProcesses, OneModel, Script};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
-/// One answer of the model.
-#[derive(Clone)]
-pub enum Answer {
-    Text(&'static str),
-    /// `name arguments` each, with ids c1, c2, … of their own per message.
-    Calls(Vec<(&'static str, &'static str)>),
-    /// The text, and then nothing for ever.
-    Hangs(&'static str),
-}
-
-/// A model with a script for each agent.
-#[derive(Default)]
-pub struct Scripts {
-    answers: Mutex<BTreeMap<String, VecDeque<Answer>>>,
-    /// Each request: agent, model, system prompt, tools, texts.
-    pub requests: Mutex<Vec<String>>,
-}
-
-#[async_trait]
-impl Model for Scripts {
-    async fn stream(&self, request: Arc<ModelRequest>) -> Result<ChunkStream, ModelFailure> {
-        request.messages.check_pairs().map_err(|parted| ModelFailure::new("invalid-request", parted.to_string()))?;
-        let text = |block: &ContentBlock| match block {
-            ContentBlock::Text(block) => block.text.clone(),
-            ContentBlock::ToolCall(call) => format!("+{}", call.id),
-            ContentBlock::ToolResult(result) => format!("={}", result.call_id),
-            _ => "?".into(),
-        };
-        let texts: Vec<String> =
-            request.messages.iter().flat_map(|message| &message.message.content).map(text).collect();
-        let tools: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
-        let (agent, model, system) = (&request.agent, &request.model, &request.system);
-        let line = format!("{agent} {model} [{system}] [{}] {}", tools.join(" "), texts.join(" "));
-        self.requests.lock().expect("not poisoned").push(line);
-        let answer = self
-            .answers
-            .lock()
-            .expect("not poisoned")
-            .get_mut(request.agent.as_str())
-            .and_then(VecDeque::pop_front)
-            .ok_or_else(|| ModelFailure::new("script-exhausted", "the script is over"))?;
-        Ok(futures::stream::iter(chunks(answer))
-            .then(|chunk| async move {
-                match chunk {
-                    Some(chunk) => Ok(chunk),
-                    None => std::future::pending().await,
-                }
-            })
-            .boxed())
-    }
-}
-
-fn chunks(answer: Answer) -> Vec<Option<Chunk>> {
-    let finish = |reason| Some(Chunk::Finish { reason });
-    match answer {
-        Answer::Text(said) => {
-            vec![Some(Chunk::BlockEnd { index: 0, block: ContentBlock::text(said) }), finish(FinishReason::Stop)]
-        }
-        Answer::Hangs(said) => vec![Some(Chunk::TextDelta { index: 0, text: said.into() }), None],
-        Answer::Calls(calls) => {
-            let block = |(index, (name, arguments)): (usize, &(&str, &str))| {
-                let call = ToolCall {
-                    id: format!("c{}", index + 1),
-                    name: (*name).into(),
-                    arguments: (*arguments).into(),
-                    opaque: None,
-                };
-                Some(Chunk::BlockEnd { index: index as u32, block: ContentBlock::ToolCall(call) })
-            };
-            calls.iter().enumerate().map(block).chain([finish(FinishReason::ToolCalls)]).collect()
-        }
-    }
+/// A request: agent, model, system prompt, tools, messages.
+fn request(request: &ModelRequest) -> String {
+    let ModelRequest { agent, model, system, .. } = request;
+    let tools: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+    format!("{agent} {model} [{system}] [{}] {}", tools.join(" "), messages(request))
 }
 
 /// Records what is shown, `agent event detail` a line; its hooks get the first agent.
@@ -245,7 +178,7 @@ impl Observer for SpeaksToItself {
 /// A family and all around it.
 pub struct Bench {
     pub recorder: Arc<Recorder>,
-    pub model: Arc<Scripts>,
+    pub model: Arc<Script>,
     pub agents: Arc<AgentRegistry>,
     pub sessions: Arc<dyn Sessions>,
     memory: MemorySessions,
@@ -255,9 +188,8 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(scripts: &[(&str, &[Answer])]) -> Self {
-        let model = Arc::new(Scripts::default());
-        let answers = scripts.iter().map(|(agent, answers)| ((*agent).to_owned(), answers.iter().cloned().collect()));
-        model.answers.lock().expect("not poisoned").extend(answers);
+        let answers = scripts.iter().map(|(agent, answers)| (*agent, answers.to_vec()));
+        let model = Arc::new(Script::new(answers, request));
         let meeting = Arc::new(Barrier::new(3));
         let tools = plugin("tools", move |context| Attached {
             provider: Some(Arc::new(Tools::new(context, meeting.clone()))),
