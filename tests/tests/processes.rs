@@ -151,6 +151,32 @@ fn a_full_disk_is_final_for_the_session() {
     session(&sandbox, false);
 }
 
+/// Blocks of more than 4 MiB, whatever it is that is so large, are refused; the run goes on with the next line.
+#[test]
+fn a_message_of_any_kind_has_a_bound() {
+    let long = "x".repeat(5 * 1024 * 1024);
+    let many = vec![serde_json::json!({"type": "text", "text": "a"}); 200_000];
+    let (sandbox, model) = sandbox("{\"text\":\"hello\",\"repeat\":6}\n");
+    for blocks in [
+        serde_json::json!([{"type": "text", "text": long}]),
+        serde_json::json!([{"type": "text", "text": "a", "opaque": long}]),
+        serde_json::json!([{"type": "image", "data": long}]),
+        serde_json::json!([{"type": "image", "url": "u:", "mimeType": long}]),
+        serde_json::json!([{"type": "new", "value": long}]),
+        many.into(),
+    ] {
+        let stdin = format!("{}\n{{\"send\":\"go\"}}\n", serde_json::json!({"send": blocks}));
+        let args = ["--output", "jsonl", "--input", "jsonl", "--no-save", "--model", &model].map(str::to_owned).into();
+        let run = Run { args, env: sandbox.environment(), dir: sandbox.workspace.clone(), stdin, ..Run::default() };
+        let outcome = host::run(&run).expect("it runs");
+        assert!(outcome.stdout.contains("{\"type\":\"completed\"}"), "{}", outcome.stderr);
+        assert_eq!(outcome.stdout.matches("\"type\":\"user/message\"").count(), 1);
+        assert_eq!(outcome.exit, 2, "{}", outcome.stderr);
+        let refused = outcome.stderr.starts_with("error: standard input, line 1: the message has ");
+        assert!(refused && outcome.stderr.ends_with(" bytes; at most 4194304 are taken\n"), "{}", outcome.stderr);
+    }
+}
+
 fn bash(sandbox: &Sandbox, script: &str) -> host::Outcome {
     let args = vec!["-c".to_owned(), script.to_owned()];
     let run = Run { args, env: sandbox.environment(), dir: sandbox.workspace.clone(), ..Run::default() };

@@ -212,9 +212,8 @@ impl Core {
         // Read before anybody is asked: what comes while they flush is flushed the next time.
         let next_seq = self.journal.state().next_seq;
         let flushed = self.flushed.swap(next_seq, Ordering::AcqRel);
-        let asked = |plugin: &PluginName| {
-            self.journal.state().has_news_for(plugin, flushed) && !self.journal.is_off(plugin)
-        };
+        let asked =
+            |plugin: &PluginName| self.journal.state().has_news_for(plugin, flushed) && !self.journal.is_off(plugin);
         for (plugin, flush) in self.seams().flushes.iter().filter(|(plugin, _)| asked(plugin)) {
             let deadline = self.options.deadlines.flush;
             let failed = match tokio::time::timeout(deadline, flush.flush()).await {

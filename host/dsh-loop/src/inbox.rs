@@ -382,9 +382,12 @@ impl Inbox {
         count(dropped)
     }
 
-    /// The first half of the first link of a dispose: the status. From here on no turn is opened.
-    pub fn mark_disposed(&self, reason: &str) {
-        self.mark(&mut self.lock(), reason);
+    /// The first half of the first link of a dispose: the status. From here on no turn is opened. Returns the reason that stands, which
+    /// is that of the first call.
+    pub fn mark_disposed(&self, reason: &str) -> String {
+        let mut inner = self.lock();
+        self.mark(&mut inner, reason);
+        inner.dispose_reason.clone().unwrap_or_else(|| reason.to_owned())
     }
 
     /// The first link of a dispose: status, token, wake. Returns whether this call was the first.

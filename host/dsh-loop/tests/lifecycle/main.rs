@@ -2,7 +2,9 @@
 //! case can make. What a user could describe is a data case in `tests/cases/`.
 
 mod bench;
+mod bounds;
 mod ends;
+mod flushes;
 mod races;
 mod runs;
 mod statements;
@@ -16,7 +18,7 @@ use dsh_loop::{CreateError, SessionChoice};
 use dsh_seam::event::Source;
 use dsh_seam::failure::{FailureMode, Seam};
 use dsh_seam::ids::AgentId;
-use dsh_seam::message::{Chunk, ContentBlock, FinishReason};
+use dsh_seam::message::{Chunk, FinishReason};
 use dsh_seam::plugin::Attached;
 use dsh_seam::waterfalls::{Decision, Recovery, RequestError, TurnContinuation};
 use futures::FutureExt;
@@ -640,41 +642,6 @@ async fn a_failed_write_is_final() {
             ),
         );
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_too_large_for_the_log_ends_its_turn_and_not_the_session() {
-    let huge = ContentBlock::text("x".repeat(dsh_services::session::MAX_LINE_BYTES));
-    let bench = Bench::new(vec![Answer::Raw(vec![Chunk::BlockEnd { index: 0, block: huge }]), Answer::Text("a")]);
-    let agent = bench.held().await;
-    agent.release();
-    for _ in 0..2 {
-        agent.send(text("go"), Source::User).expect("room");
-        agent.idle().await;
-    }
-    agent.dispose("done").await;
-    check(
-        from(&bench.transcript(), "step/end"),
-        "
-        step/end
-        error limit
-        agent/error limit
-        turn/end error limit
-        agent/status idle
-        agent/queued go
-        agent/status running
-        user/message go
-        turn/start
-        step/start
-        request/sent
-        assistant/message a
-        usage 1
-        step/end
-        turn/end completed
-        agent/status idle
-        agent/status disposed
-        agent/disposed 0",
-    );
 }
 
 #[tokio::test(start_paused = true)]
