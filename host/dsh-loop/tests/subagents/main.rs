@@ -205,10 +205,14 @@ async fn whatever_ends_the_parent_ends_the_child_first() {
     let cases = [
         Ends { at: "main.1 agent/created", dispose: false, child: "" },
         Ends { at: "main.1 agent/created", dispose: true, child: "" },
-        Ends { at: "main.1 agent/queued", dispose: false, child: "aborted enough" },
+        Ends { at: "main.1 agent/queued", dispose: false, child: "" },
+        Ends { at: "main.1 agent/queued", dispose: true, child: "" },
+        Ends { at: "main.1 user/message agent a", dispose: false, child: "aborted enough" },
+        Ends { at: "main.1 user/message agent a", dispose: true, child: "disposed enough" },
         Ends { at: "main.1 turn/start", dispose: false, child: "aborted enough" },
         Ends { at: "main.1 turn/start", dispose: true, child: "disposed enough" },
         Ends { at: "main.1 request/sent", dispose: false, child: "aborted enough" },
+        Ends { at: "main.1 request/sent", dispose: true, child: "disposed enough" },
         Ends { at: "main.1 assistant/chunk", dispose: false, child: "aborted enough" },
         Ends { at: "main.1 assistant/chunk", dispose: true, child: "disposed enough" },
         Ends { at: "main.1 tool/call", dispose: false, child: "aborted enough" },
@@ -217,8 +221,11 @@ async fn whatever_ends_the_parent_ends_the_child_first() {
         Ends { at: "main.1.1 assistant/chunk", dispose: true, child: "disposed enough" },
     ];
     for case in cases {
-        let second =
-            if case.at.starts_with("main.1.1") { task(r#"{"prompt":"c"}"#) } else { Answer::Calls(&[("wait", "{}")]) };
+        let second = if case.at.starts_with("main.1.1") {
+            task(r#"{"prompt":"c"}"#)
+        } else {
+            Answer::Calls(&[("wait", "{}")])
+        };
         let first =
             if case.at.contains("chunk") && !case.at.starts_with("main.1.1") { Hangs(&["so far"]) } else { second };
         let bench = Bench::new(&[
@@ -243,9 +250,11 @@ async fn whatever_ends_the_parent_ends_the_child_first() {
         let gone = at("main.1 agent/disposed").unwrap_or_else(|| panic!("{}:\n{transcript}", case.at));
         assert!(gone < parents_end, "{}: the child is gone before the turn ends:\n{transcript}", case.at);
         let childs_end = lines.iter().find_map(|line| line.strip_prefix("main.1 turn/end "));
-        // A message that was queued starts a turn or not; both are clean.
-        if case.at != "main.1 agent/queued" || childs_end.is_some() {
-            assert_eq!(childs_end.unwrap_or_default(), case.child, "{}:\n{transcript}", case.at);
+        assert_eq!(childs_end.unwrap_or_default(), case.child, "{}:\n{transcript}", case.at);
+        if case.dispose && childs_end.is_some() {
+            let says_so = at("main.1 agent/status disposed").expect("it is disposed");
+            let ends = at(&format!("main.1 turn/end {end}")).expect("its turn ends");
+            assert!(says_so < ends, "{}: its own chain begins with its status:\n{transcript}", case.at);
         }
         assert_eq!(
             results(&transcript),
@@ -265,8 +274,9 @@ async fn an_abort_before_a_dispose_waits_no_longer() {
     ]);
     let bench = bench.on("main.1 tool/call", |main| {
         async move {
-            main.abort("enough");
             tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                main.abort("enough");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 main.start_dispose("and out");
             });
@@ -308,11 +318,22 @@ async fn a_tool_that_will_not_stop_is_not_waited_for_beyond_the_bounds() {
         ("main.1", &[task(r#"{"prompt":"b"}"#)]),
         ("main.1.1", &[Answer::Calls(&[("wait", r#"{"ms":3600000}"#)])]),
     ]);
-    let bench = bench.on("main.1.1 tool/call", |main| async move { main.abort("enough") }.boxed());
+    let bench = bench.on("main.1.1 tool/call", |main| {
+        async move {
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                main.abort("enough");
+            });
+        }
+        .boxed()
+    });
     let before = tokio::time::Instant::now();
     let transcript = bench.run().await;
-    assert!(transcript.contains("main turn/end aborted enough"), "{transcript}");
-    assert!(before.elapsed() < Duration::from_secs(35), "{:?}", before.elapsed());
+    for agent in ["main.1.1", "main.1", "main"] {
+        assert!(transcript.contains(&format!("{agent} turn/end aborted enough")), "{transcript}");
+    }
+    let took = before.elapsed();
+    assert!(took > Duration::from_secs(1) && took < Duration::from_secs(35), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -350,8 +371,8 @@ async fn what_a_child_has_queued_is_dropped_with_it() {
         main user/message user go
         main tool/call
         main.1 user/message agent a
-        main.1 agent/dropped
         main.1 turn/end aborted enough
+        main.1 agent/dropped
         main.1 agent/status disposed
         main.1 agent/disposed
         main tool/result c1 aborted: the sub-agent `main.1` was stopped because the turn was aborted
@@ -368,7 +389,9 @@ async fn a_call_outside_of_a_turn_has_children_too_and_the_agent_waits_for_them(
         Attached { execute: Some(Arc::new(Narrows { tool: "task", profile })), ..Attached::default() }
     });
     let stubborn = Answer::Calls(&[("wait", r#"{"ms":3000}"#)]);
-    let bench = Bench::new(&[("main.1", &[Text("1")]), ("main.2", &[stubborn])]).with(narrows);
+    let mut bench = Bench::new(&[("main.1", &[Text("1")]), ("main.2", &[stubborn])]).with(narrows);
+    // Each such call counts anew.
+    bench.options.max_sub_agents = 1;
     let agent = bench.create().await;
     let good = agent.call_tool("task", r#"{"prompt":"a"}"#).await.expect("the log can be written").outcome;
     assert_eq!(good, Outcome::text("Completed 1"));
@@ -377,8 +400,18 @@ async fn a_call_outside_of_a_turn_has_children_too_and_the_agent_waits_for_them(
     agent.dispose("done").await;
     bench.nothing_is_left().await;
     let transcript = bench.transcript();
-    let ends: Vec<&str> = transcript.lines().filter(|line| line.ends_with("agent/disposed")).collect();
-    assert_eq!(ends, ["main.1 agent/disposed", "main.2 agent/disposed", "main agent/disposed"]);
+    let is_end = |line: &&str| line.ends_with("agent/disposed") || line.starts_with("main tool/result");
+    let ends: Vec<&str> = transcript.lines().filter(is_end).collect();
+    assert_eq!(
+        ends,
+        [
+            "main.1 agent/disposed",
+            "main tool/result call_0_0_1 ok: Completed 1",
+            "main.2 agent/disposed",
+            "main tool/result call_0_0_2 timed-out: the tool `task` was stopped after 1000 ms",
+            "main agent/disposed"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -439,8 +472,11 @@ async fn an_owner_that_is_dropped_takes_the_whole_family_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn children_of_one_message_work_side_by_side() {
-    let two =
-        Answer::Calls(&[("task", r#"{"prompt":"a"}"#), ("task", r#"{"prompt":"b"}"#), ("task", r#"{"prompt":"c"}"#)]);
+    let two = Answer::Calls(&[
+        ("task", r#"{"prompt":"a"}"#),
+        ("task", r#"{"prompt":"b"}"#),
+        ("task", r#"{"prompt":"c"}"#),
+    ]);
     let meet = Answer::Calls(&[("meet", "{}")]);
     let bench = Bench::new(&[
         ("main", &[two, Text("so")]),
