@@ -135,7 +135,7 @@ impl Inner {
     }
 
     fn unknown(&self, id: &SessionId) -> SessionError {
-        let near = self.ids().ok().and_then(|ids| nearest(id.as_str(), ids));
+        let near = self.ids().ok().and_then(|ids| nearest(id.as_str(), ids.into_iter().filter(|other| other != id)));
         SessionError::Unknown { id: id.to_string(), near }
     }
 
@@ -149,7 +149,7 @@ impl Inner {
     /// The log of `id`, without locking it.
     pub(super) fn find(&self, id: &SessionId) -> Result<Found, SessionError> {
         let path = self.path(id);
-        let file = File::open(&path).map_err(|error| self.missing_or(id, error))?;
+        let file = regular(&path).and_then(|()| File::open(&path)).map_err(|error| self.missing_or(id, error))?;
         found(path, file)
     }
 
@@ -185,10 +185,10 @@ impl Inner {
 
     fn lock(&self, id: &SessionId) -> Result<File, SessionError> {
         let path = self.path(id);
-        match writer::lock(&path) {
+        match regular(&path).and_then(|()| writer::lock(&path)) {
             Ok(locked) => locked.ok_or_else(|| SessionError::Locked(id.clone())),
             // What can be read is only refused to a writer.
-            Err(error) if File::open(&path).is_ok() => Err(not_written(&path, error)),
+            Err(error) if self.find(id).is_ok() => Err(not_written(&path, error)),
             Err(error) => Err(self.missing_or(id, error)),
         }
     }
@@ -264,6 +264,11 @@ impl Found {
             aside.display()
         )])
     }
+}
+
+/// Opening a pipe waits until somebody writes into it, and a device never ends.
+fn regular(path: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.is_file() { Ok(()) } else { Err(io::Error::other("it is no regular file")) }
 }
 
 fn found(path: PathBuf, file: File) -> Result<Found, SessionError> {
