@@ -84,7 +84,7 @@ pub(crate) async fn end(core: &Core, registration: Registration) {
 impl Core {
     /// The first link of the chain; the rest follows on the supervisor's task.
     pub(crate) fn dispose(&self, reason: &str) {
-        self.inbox.mark_disposed(reason);
+        let reason = &self.inbox.mark_disposed(reason);
         // Before the turn is cancelled, which cancels theirs: each says that it is disposed before its turn ends.
         self.children.dispose(reason);
         self.inbox.dispose(reason);
