@@ -175,14 +175,17 @@ fn a_torn_line_that_cannot_be_set_aside_stays_and_the_session_was_not_written() 
         assert_eq!((acted.outcome.exit, acted.outcome.stdout.as_str()), (74, ""), "{what}: {stderr}");
         assert!(stderr.contains("its last line is not whole and could not be moved to"), "{what}: {stderr}");
         assert_eq!(fs::read_to_string(path(&stage, &id)).expect("it is there"), torn, "{what}");
+        let aside = fs::read_to_string(path(&stage, &id).with_extension("torn")).unwrap_or_default();
+        assert!(["", "{\"type\":\"turn/st\n"].contains(&aside.as_str()), "{what}: {aside}");
     };
     check("a folder has its name", &|aside| fs::create_dir(aside).expect("made"), &[]);
-    for error in ["EIO", "EACCES", "ENOSPC"] {
+    for error in ["EIO", "EROFS"] {
         // It is made, written, made durable, its folder too, and then the log is cut.
         for at in 1..=5 {
             check(&format!("{error} at call {at}"), &|_| (), &faults::at(error, at));
         }
     }
+    check("half of it is written", &|_| (), &faults::at("full", 2));
 }
 
 #[test]
