@@ -95,9 +95,9 @@ impl World {
 
     fn take(&self, mut drained: Drained) {
         while let Some(message) = drained.next() {
-            let text = message.content[0].as_text().unwrap_or_default().to_owned();
+            let text = message.content()[0].as_text().unwrap_or_default().to_owned();
             self.seen(|seen| seen.drained.push(text));
-            drained.logged();
+            drained.taken();
         }
     }
 
