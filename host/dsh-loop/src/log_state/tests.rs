@@ -30,6 +30,7 @@ fn portrait(state: &LogState) -> String {
         format!("unanswered {:?}", state.unanswered),
         format!("usage {:?} {:?}, frame {:?}", state.session_usage, state.last_usage, state.frame),
         format!("kept {kept:?}, remembered {remembered:?}, asked {:?}, ids {ids:?}", state.asked),
+        format!("last by {:?}, by others {}", state.last_author, state.by_others),
         format!("owed {owed}"),
     ] {
         writeln!(out, "{part}").expect("a text takes all");
