@@ -1,10 +1,8 @@
 //! The cancellation of one turn, what cancelled it, and the call above it when the agent was made for one.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
-
-use crate::sync::Mutex;
 
 /// The reason of a dispose that came from a call outside of any turn, which has no reason of its own.
 const PARENT_DISPOSED: &str = "its parent was disposed";
@@ -22,6 +20,7 @@ pub enum Cause {
 #[derive(Debug, Default)]
 pub struct TurnToken {
     token: CancellationToken,
+    /// A plain lock: it is taken beside the inbox's, where the model checker comes between already.
     cause: Mutex<Option<Cause>>,
     above: Option<Arc<Above>>,
 }
