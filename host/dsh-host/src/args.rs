@@ -20,10 +20,10 @@ pub enum Request {
 const COMMANDS_HELP: &str = "\
 Commands (as the first argument):
   tool list, tool call NAME JSON    Call one tool under the whole policy, without a model
-  plugin check FILE, inspect FILE   Whether a component fits; what it exports, imports and may ask for
-  session list, show ID, export ID  What was kept
+  plugin check FILE, inspect FILE   Whether a component fits; what it can do and ask for
+  session list, show ID, export ID  The sessions that were kept, one as a conversation, as events
   session requests ID               What the model was sent, rebuilt from the log
-  config check, schema, trust       The configuration
+  config check, schema, trust       Validate, describe and trust a `dsh.toml`
   doctor                            What this machine can enforce and which models are usable
   completions SHELL                 Shell completions
 
@@ -78,7 +78,7 @@ pub enum Command {
     },
     /// Print completions for a shell
     Completions {
-        /// Which
+        /// Which shell
         shell: clap_complete::Shell,
     },
 }
@@ -148,12 +148,12 @@ pub enum SessionCommand {
     },
     /// Print a session as a conversation
     Show {
-        /// Which
+        /// Which session
         id: String,
         /// Where it is.
         #[command(flatten)]
         place: SessionPlace,
-        /// Read on behind bad lines, and report them
+        /// Read on after bad lines, and report them
         #[arg(long)]
         salvage: bool,
         /// How to print it
@@ -162,12 +162,12 @@ pub enum SessionCommand {
     },
     /// Print a session's log: its header and its events, one JSON object a line
     Export {
-        /// Which
+        /// Which session
         id: String,
         /// Where it is.
         #[command(flatten)]
         place: SessionPlace,
-        /// Read on behind bad lines, and report them
+        /// Read on after bad lines, and report them
         #[arg(long)]
         salvage: bool,
     },
@@ -187,13 +187,13 @@ pub enum SessionCommand {
 /// Which requests of a session; without any of these, all.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct WhichRequests {
-    /// Those of this turn
+    /// Only those of this turn
     #[arg(long, value_name = "N")]
     pub turn: Option<u32>,
-    /// Those of this step
+    /// Only those of this step
     #[arg(long, value_name = "N")]
     pub step: Option<u32>,
-    /// Those of this attempt
+    /// Only those of this attempt: 1, and more after a retry
     #[arg(long, value_name = "N")]
     pub attempt: Option<u32>,
 }
@@ -216,10 +216,10 @@ impl WhichRequests {
 pub enum ConfigCommand {
     /// Validate a configuration
     Check {
-        /// Which file
+        /// Which file [default: `dsh.toml` in the working directory]
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
-        /// Which file
+        /// The same as FILE
         #[arg(long, value_name = "FILE", conflicts_with = "file")]
         config: Option<PathBuf>,
     },
@@ -227,10 +227,10 @@ pub enum ConfigCommand {
     Schema,
     /// Trust a configuration as it is now, with the plugins that it names
     Trust {
-        /// Which file
+        /// Which file [default: `dsh.toml` in the working directory]
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
-        /// Which file
+        /// The same as FILE
         #[arg(long, value_name = "FILE", conflicts_with = "file")]
         config: Option<PathBuf>,
     },
@@ -304,7 +304,7 @@ pub struct Options {
     /// What a failing listener of that plugin does to the run: `closed` ends the turn, `open` goes on without it
     #[arg(long = "on-failure", value_name = "NAME=closed|open", help_heading = "Plugins")]
     pub on_failure: Vec<String>,
-    /// Without the plugins that the host adds by itself
+    /// Without the plugins that the host adds by itself; this version adds none
     #[arg(long, help_heading = "Plugins")]
     pub no_default_plugins: bool,
 
@@ -314,13 +314,13 @@ pub struct Options {
     /// Which agent gets the prompts [default: `main`, else the only one]
     #[arg(long, value_name = "ID")]
     pub agent: Option<String>,
-    /// `echo`, `script:FILE[#LINE]`, `openai/…`, `anthropic/…`, `deepseek/…`, `compatible/…`, or a configured provider's name
+    /// `echo`, `script:FILE[#LINE]`, `openai/…`, `deepseek/…`, `compatible/…`, or a model of a configured provider [default: `echo`]
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub model: Option<String>,
-    /// Where the model's provider is
+    /// The address of the model's provider [default: the provider's own]
     #[arg(long, value_name = "URL")]
     pub base_url: Option<String>,
-    /// The root of grants, profiles and tools' paths [default: the working directory]
+    /// The folder that paths in grants, profiles and tools are relative to [default: the working directory]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
     /// What `ask` becomes [default: ask]
@@ -336,7 +336,7 @@ pub struct Options {
     /// Where session logs live [default: `sessions` in the data directory]
     #[arg(long, value_name = "DIR", help_heading = "Sessions")]
     pub session: Option<PathBuf>,
-    /// Go on with a session
+    /// Go on with a session; `dsh-host session list` has the ids
     #[arg(long, value_name = "ID", help_heading = "Sessions", conflicts_with_all = ["continue", "fork"])]
     pub resume: Option<String>,
     /// Go on with the newest session of this agent and workspace
@@ -381,7 +381,7 @@ pub struct Conversation {
     /// Sub-agents that one turn may make, those of its sub-agents included; 0 is no limit [default: 16]
     #[arg(long, value_name = "N")]
     pub max_sub_agents: Option<u32>,
-    /// Print each message once it is logged
+    /// With `--output text`: print each message as a whole, once it is logged
     #[arg(long)]
     pub no_stream: bool,
     /// What standard input is [default: text]
