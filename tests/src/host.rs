@@ -25,7 +25,8 @@ pub struct Run {
     pub stdin: String,
     /// A signal to send once an event of that type was printed.
     pub signal: Option<(String, String)>,
-    /// When to kill the process without a word, counted from its start.
+    /// When to kill the process without a word, counted from its first line of output: how long a machine takes to start one says
+    /// nothing.
     pub kill_after: Option<Duration>,
 }
 
@@ -101,6 +102,7 @@ fn wait(
 ) -> Result<Option<std::process::ExitStatus>, String> {
     let start = Instant::now();
     let mut signal = run.signal.clone();
+    let mut first_line = None;
     loop {
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
             return Ok(Some(status));
@@ -110,14 +112,14 @@ fn wait(
             child.wait().map_err(|error| error.to_string())?;
             return Ok(None);
         }
-        if run.kill_after.is_some_and(|after| start.elapsed() >= after) {
+        let running = first_line.map(|first: Instant| first.elapsed());
+        if run.kill_after.is_some_and(|after| running.is_some_and(|running| running >= after)) {
             child.kill().map_err(|error| error.to_string())?;
         }
         let mut due = false;
-        if let Ok(line) = printed.recv_timeout(POLL)
-            && let Some((_, after)) = &signal
-        {
-            due = line.starts_with(&format!("{{\"type\":\"{after}\""));
+        if let Ok(line) = printed.recv_timeout(POLL) {
+            first_line.get_or_insert_with(Instant::now);
+            due = signal.as_ref().is_some_and(|(_, after)| line.starts_with(&format!("{{\"type\":\"{after}\"")));
         }
         if due && let Some((name, _)) = signal.take() {
             send(child, &name)?;

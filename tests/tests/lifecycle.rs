@@ -105,12 +105,42 @@ impl Sources {
         match name.split_once("::") {
             Some((krate, test)) => {
                 let source = self.0.entry(krate.to_owned()).or_insert_with(|| source_of(krate));
-                source.contains(&format!("fn {test}("))
+                has_test(source, test)
             }
             None if name.ends_with(".rs") => root().join(name).is_file(),
             None => root().join("tests/cases").join(name).join("case.toml").is_file(),
         }
     }
+}
+
+/// Whether a source holds a test of that name: a function of this name right below an attribute that makes it one.
+fn has_test(source: &str, name: &str) -> bool {
+    let (sync, asynchronous) = (format!("fn {name}() {{"), format!("async fn {name}() {{"));
+    let mut attributes: Vec<&str> = Vec::new();
+    for line in source.lines().map(str::trim) {
+        if line.starts_with("#[") {
+            attributes.push(line);
+            continue;
+        }
+        let is_test = |attribute: &&str| attribute.starts_with("#[test]") || attribute.starts_with("#[tokio::test");
+        if (line == sync || line == asynchronous) && attributes.iter().any(is_test) {
+            return true;
+        }
+        attributes.clear();
+    }
+    false
+}
+
+#[test]
+fn only_a_test_is_taken_for_one() {
+    let check = |source: &str, expect: bool| assert_eq!(has_test(source, "it_works"), expect, "{source}");
+    check("    #[test]\n    fn it_works() {\n", true);
+    check("#[tokio::test(start_paused = true)]\nasync fn it_works() {\n", true);
+    check("#[test]\n#[should_panic]\nfn it_works() {\n", true);
+    check("fn it_works() {\n", false);
+    check("#[test]\nfn other() {\n}\nfn it_works() {\n", false);
+    check("#[test]\nfn it_works_too() {\n", false);
+    check("// as in fn it_works() {\n", false);
 }
 
 /// All of a crate's Rust.
