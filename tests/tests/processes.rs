@@ -219,3 +219,22 @@ fn a_first_signal_while_the_run_ends_by_itself_lets_it_end() {
     assert_eq!(code, Some(130));
     assert_eq!(reason(&session(&sandbox, false))["type"], "completed");
 }
+
+#[test]
+fn a_question_is_open_as_soon_as_it_is_read() {
+    const QUESTIONS: usize = 100;
+    let call = "{\"toolCalls\":[{\"name\":\"change\",\"arguments\":{}}],\"repeat\":100}\n{\"text\":\"done\"}";
+    let (sandbox, model) = sandbox(call);
+    let [toolbox, asker] = ["toolbox", "asker"].map(|guest| sandbox.expand(&format!("{{guests}}/{guest}.wasm")));
+    let ask = "asker={\"verdict\":\"ask\",\"tool\":\"change\"}";
+    let args = ["--model", &model, "--plugin", &toolbox, "--plugin", &asker, "--plugin-config", ask];
+    let mut live = Live::start(&sandbox, &[&args[..], &["--input", "jsonl", "go"]].concat());
+    for _ in 0..QUESTIONS {
+        live.until("approval/asked");
+        live.say("{\"approve\": {\"answer\": \"allow-once\"}}");
+    }
+    let (_, code) = live.end();
+    assert_eq!(code, Some(0));
+    let by_input = |entry: &&serde_json::Value| entry["data"]["by"] == "input";
+    assert_eq!(session(&sandbox, false).entries.iter().filter(by_input).count(), QUESTIONS);
+}

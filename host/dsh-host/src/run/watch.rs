@@ -112,6 +112,10 @@ fn denial(result: &ToolResultEvent) -> Option<String> {
 impl EventSink for Watch {
     fn emit(&self, emitted: &Emitted) {
         self.ledger().observe(emitted);
+        // Whoever reads of a question may answer it at once, so it is open before it is printed.
+        if let Some(approver) = &self.approver {
+            approver.observe(emitted);
+        }
         {
             let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
             self.pump.write(|out| sink.emit(emitted, out));
@@ -127,9 +131,6 @@ impl EventSink for Watch {
                     tracing::warn!("{denial}");
                 }
             }
-        }
-        if let Some(approver) = &self.approver {
-            approver.observe(emitted);
         }
         // No lock of ours is held here: a command may emit again.
         if let Some(desk) = &self.desk {
