@@ -2,7 +2,8 @@
 
 use dsh_seam::event::ApprovalAnswer;
 use dsh_seam::message::ContentBlock;
-use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::names;
@@ -86,13 +87,49 @@ enum Answer {
 /// # Errors
 /// What is wrong with it, for a person.
 pub fn parse(text: &str) -> Result<(Verb, Option<After>), String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
-    let Value::Object(mut members) = value else {
-        return Err("it is no JSON object; write `{\"send\": \"…\"}`".into());
-    };
+    let value: Once = serde_json::from_str(text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => "it is no JSON object; write `{\"send\": \"…\"}`".to_owned(),
+        _ => format!("it is no JSON: {error}"),
+    })?;
+    let mut members = value.members;
+    if let Some(twice) = value.twice {
+        return Err(format!("`{twice}` stands in it twice"));
+    }
     let after = members.remove("after").map(|after| parse_after(&after)).transpose()?;
     let verb = verb(members)?;
     Ok((verb, after))
+}
+
+/// The members of an object, and the first that is there twice: a map would keep the last without a word.
+struct Once {
+    members: Map<String, Value>,
+    twice: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Once {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Once;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Once, A::Error> {
+                let mut once = Once { members: Map::new(), twice: None };
+                while let Some((key, value)) = map.next_entry::<String, Value>()? {
+                    if once.members.insert(key.clone(), value).is_some() {
+                        once.twice.get_or_insert(key);
+                    }
+                }
+                Ok(once)
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
 }
 
 fn verb(members: Map<String, Value>) -> Result<Verb, String> {
@@ -202,6 +239,10 @@ mod tests {
         check("[]", "it is no JSON object");
         check("{}", "exactly one command");
         check(r#"{"send": "a", "steer": "b"}"#, "exactly one command");
+        check(r#"{"send": "a", "send": "b"}"#, "`send` stands in it twice");
+        check(r#"{"send": "a", "after": "turn/end", "after": "turn/start"}"#, "`after` stands in it twice");
+        check("3", "it is no JSON object");
+        check(r#"{"send": "a"} x"#, "it is no JSON");
         check(r#"{"sned": "a"}"#, "did you mean `send`?");
         check(r#"{"send": 1}"#, "a string or a list of blocks");
         check(r#"{"send": [{"type": "text"}]}"#, "its blocks are wrong");
