@@ -121,6 +121,10 @@ impl ChildTask {
 
     /// Lets an aborted turn of the child end by itself, no longer than a dispose may take. Returns the reason of the child's dispose.
     async fn wind_up(&self, child: &AgentOwner) -> String {
+        if self.parent.inbox.status() == Status::Disposed {
+            // Its children are disposed before its own turn is cancelled, which must not go on with what has come of the call.
+            self.parent.life.cancelled().await;
+        }
         if let Some(Cause::Aborted(_)) = self.above.cause() {
             tokio::select! {
                 biased;

@@ -3,4 +3,5 @@
 
 mod dispose;
 mod explore;
+mod family;
 mod inbox;

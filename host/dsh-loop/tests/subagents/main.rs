@@ -221,11 +221,8 @@ async fn whatever_ends_the_parent_ends_the_child_first() {
         Ends { at: "main.1.1 assistant/chunk", dispose: true, child: "disposed enough" },
     ];
     for case in cases {
-        let second = if case.at.starts_with("main.1.1") {
-            task(r#"{"prompt":"c"}"#)
-        } else {
-            Answer::Calls(&[("wait", "{}")])
-        };
+        let second =
+            if case.at.starts_with("main.1.1") { task(r#"{"prompt":"c"}"#) } else { Answer::Calls(&[("wait", "{}")]) };
         let first =
             if case.at.contains("chunk") && !case.at.starts_with("main.1.1") { Hangs(&["so far"]) } else { second };
         let bench = Bench::new(&[
@@ -472,11 +469,8 @@ async fn an_owner_that_is_dropped_takes_the_whole_family_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn children_of_one_message_work_side_by_side() {
-    let two = Answer::Calls(&[
-        ("task", r#"{"prompt":"a"}"#),
-        ("task", r#"{"prompt":"b"}"#),
-        ("task", r#"{"prompt":"c"}"#),
-    ]);
+    let two =
+        Answer::Calls(&[("task", r#"{"prompt":"a"}"#), ("task", r#"{"prompt":"b"}"#), ("task", r#"{"prompt":"c"}"#)]);
     let meet = Answer::Calls(&[("meet", "{}")]);
     let bench = Bench::new(&[
         ("main", &[two, Text("so")]),
