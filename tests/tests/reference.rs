@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use dsh_testkit::Chance;
 use dsh_tests::host::{self, Run};
 use dsh_tests::reference::{Agent, Answer, Call, Command, Do, Tool, shown};
 use dsh_tests::sandbox::Sandbox;
@@ -42,16 +43,12 @@ const EVENTS: [&str; 23] = [
 
 const TEXTS: [&str; 6] = ["go", "weiter", "ещё", "続けて", "two\nlines", "a \"quoted\" 🙂"];
 
-/// SplitMix64: the same numbers for a seed, everywhere.
-struct Numbers(u64);
+/// What is made up for a seed.
+struct Numbers(Chance);
 
 impl Numbers {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).expect("below a usize")
+        self.0.below(u32::try_from(bound).expect("few")) as usize
     }
 
     fn one_in(&mut self, bound: usize) -> bool {
@@ -59,7 +56,7 @@ impl Numbers {
     }
 
     fn of<T: Copy>(&mut self, values: &[T]) -> T {
-        values[self.below(values.len())]
+        self.0.pick(values)
     }
 
     fn answer(&mut self, ids: &mut u32) -> Answer {
@@ -154,7 +151,7 @@ fn compare(sandbox: &Sandbox, agent: &mut Agent, process: (Vec<Answer>, Vec<Comm
 }
 
 fn run_seed(seed: u64) -> Option<String> {
-    let mut numbers = Numbers(seed);
+    let mut numbers = Numbers(Chance::new(seed));
     let mut agent = Agent::new(numbers.of(&[0, 0, 1, 2, 3]), numbers.one_in(3));
     let sandbox = Sandbox::new().expect("a folder");
     let mut ids = 0;
