@@ -14,13 +14,14 @@ pub struct Steps {
     done: usize,
     started: Instant,
     failed: Vec<String>,
+    times: Vec<(String, Duration)>,
     say: fn(&str),
 }
 
 impl Steps {
     /// Starts the clock.
     pub fn new(total: usize) -> Self {
-        Self { total, done: 0, started: Instant::now(), failed: Vec::new(), say }
+        Self { total, done: 0, started: Instant::now(), failed: Vec::new(), times: Vec::new(), say }
     }
 
     /// Does one step; a failure ends the row.
@@ -30,7 +31,9 @@ impl Steps {
         (self.say)(&format!("{label} {what} …"));
         let started = Instant::now();
         let outcome = work();
-        let time = shown_time(started.elapsed());
+        let time = started.elapsed();
+        self.times.push((what.to_owned(), time));
+        let time = shown_time(time);
         match &outcome {
             Ok(_) => (self.say)(&format!("{label} done after {time}")),
             Err(_) => (self.say)(&format!("{label} FAILED after {time}: {what}")),
@@ -58,6 +61,13 @@ impl Steps {
     /// How many steps were done, of how many.
     pub fn count(&self) -> (usize, usize) {
         (self.done, self.total)
+    }
+
+    /// How long each step took, a line each, the longest first.
+    pub fn times(&self) -> String {
+        let mut times: Vec<_> = self.times.iter().collect();
+        times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+        times.iter().map(|(what, time)| format!("{:>8.1} s  {what}\n", time.as_secs_f64())).collect()
     }
 
     /// How long all of it took so far.
@@ -159,6 +169,14 @@ mod tests {
         assert_eq!(steps.check("two", || Ok(2)), Some(2));
         assert_eq!(steps.failed(), ["one"]);
         assert_eq!(steps.count(), (2, 2));
+    }
+
+    #[test]
+    fn the_longest_step_is_said_first() {
+        let times = [("one", 1_200), ("two", 65_000), ("three", 40)];
+        let times = times.map(|(what, millis)| (what.to_owned(), Duration::from_millis(millis))).into();
+        let steps = Steps { times, ..Steps::new(3) };
+        assert_eq!(steps.times(), "    65.0 s  two\n     1.2 s  one\n     0.0 s  three\n");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the one test command, the same on a laptop and in CI.
 //!
 //! Setting up and building must succeed, because nothing after them means anything otherwise. The checks after that all run, and
-//! the last line says how it went.
+//! the last lines say how long each step took and how it went.
 
 use std::path::Path;
 
@@ -24,6 +24,7 @@ pub fn run(repo: &Repo) -> Result<()> {
     } else {
         check(repo, &mut steps, &mut counts);
     }
+    say(steps.times().trim_end());
     let (done, total) = steps.count();
     let tests = format!("{} tests passed, {} failed, {} ignored", counts.passed, counts.failed, counts.ignored);
     let time = shown_time(steps.elapsed());
