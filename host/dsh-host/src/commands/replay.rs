@@ -12,21 +12,21 @@ use crate::diagnostics;
 use crate::exit::Stop;
 
 /// What is printed of each entry.
-pub trait Tells: Default + Send + 'static {
+pub trait EntryPrinter: Default + Send + 'static {
     /// Adds what is to be printed.
-    fn tell(&mut self, entry: &Entry, out: &mut Vec<u8>);
+    fn print(&mut self, entry: &Entry, out: &mut Vec<u8>);
 }
 
-/// Prints what a `Tells` says, entry by entry.
-struct Printing<T> {
-    tells: T,
+/// Prints what an [`EntryPrinter`] gives, entry by entry.
+struct Printing<P> {
+    printer: P,
     text: Vec<u8>,
     out: BufWriter<Stdout>,
     /// Why nothing more is printed.
     problem: Option<io::Error>,
 }
 
-impl<T> Printing<T> {
+impl<P> Printing<P> {
     /// Prints the text, unless an earlier one could not be printed.
     fn print(&mut self) {
         if self.problem.is_none() {
@@ -40,10 +40,10 @@ impl<T> Printing<T> {
     }
 }
 
-impl<T: Tells> Replay for Printing<T> {
+impl<P: EntryPrinter> Replay for Printing<P> {
     fn entry(&mut self, entry: Entry) {
         self.text.clear();
-        self.tells.tell(&entry, &mut self.text);
+        self.printer.print(&entry, &mut self.text);
         self.print();
     }
 
@@ -52,23 +52,23 @@ impl<T: Tells> Replay for Printing<T> {
     }
 }
 
-/// Prints a session: what `begin` prints of the header, then what it tells of the entries.
-pub async fn printed<T: Tells>(
+/// Prints a session: what `begin` prints of the header, then what it gives for the entries.
+pub async fn printed<P: EntryPrinter>(
     sessions: &dyn Sessions,
     id: &str,
     salvage: bool,
-    begin: impl FnOnce(&SessionHeader, &mut Vec<u8>) -> T,
-) -> Result<(SessionHeader, T), Stop> {
+    begin: impl FnOnce(&SessionHeader, &mut Vec<u8>) -> P,
+) -> Result<(SessionHeader, P), Stop> {
     let id = SessionId::new(id).map_err(|error| Stop::usage(error.to_string()).hint("see `dsh-host session list`"))?;
     let (header, notices) = sessions.replay(&id, salvage, Arc::new(Mutex::new(()))).await?;
     notices.iter().for_each(diagnostics::note);
     let mut text = Vec::new();
-    let tells = begin(&header, &mut text);
-    let mut printing = Printing { tells, text, out: BufWriter::new(io::stdout()), problem: None };
+    let printer = begin(&header, &mut text);
+    let mut printing = Printing { printer, text, out: BufWriter::new(io::stdout()), problem: None };
     printing.print();
     let printing = Arc::new(Mutex::new(printing));
     sessions.replay(&id, salvage, printing.clone()).await?;
     let mut printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
     printing.end()?;
-    Ok((header, std::mem::take(&mut printing.tells)))
+    Ok((header, std::mem::take(&mut printing.printer)))
 }

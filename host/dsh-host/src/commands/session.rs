@@ -9,7 +9,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::replay::{Tells, printed};
+use super::replay::{EntryPrinter, printed};
 use super::{columns, print, print_json};
 use crate::args::{SessionPlace, Shape, WhichRequests};
 use crate::env::Environment;
@@ -108,18 +108,18 @@ pub async fn show(
 ) -> Result<Code, Stop> {
     let sessions = sessions(place, environment)?;
     if shape == Shape::Json {
-        let (_, printed) = printed(sessions.as_ref(), id, salvage, Whole::begin).await?;
+        let (_, printed) = printed(sessions.as_ref(), id, salvage, JsonPrinter::begin).await?;
         print(printed.end())?;
     } else {
-        printed(sessions.as_ref(), id, salvage, Conversation::begin).await?;
+        printed(sessions.as_ref(), id, salvage, ConversationPrinter::begin).await?;
     }
     Ok(Code::Success)
 }
 
 #[derive(Default)]
-struct Conversation;
+struct ConversationPrinter;
 
-impl Conversation {
+impl ConversationPrinter {
     fn begin(header: &SessionHeader, out: &mut Vec<u8>) -> Self {
         let model = header.model.as_deref().unwrap_or("no model");
         let mut text =
@@ -138,21 +138,21 @@ impl Conversation {
     }
 }
 
-impl Tells for Conversation {
-    fn tell(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+impl EntryPrinter for ConversationPrinter {
+    fn print(&mut self, entry: &Entry, out: &mut Vec<u8>) {
         let mut text = String::new();
-        tell(&entry.event, &mut text);
+        transcribe(&entry.event, &mut text);
         out.extend_from_slice(tame(&text).as_bytes());
     }
 }
 
 /// The whole session as one JSON object, `header` and `entries`, set as [`print_json`] sets everything.
 #[derive(Default)]
-struct Whole {
+struct JsonPrinter {
     entries: u64,
 }
 
-impl Whole {
+impl JsonPrinter {
     fn begin(header: &SessionHeader, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(b"{\n  \"header\": ");
         Self::set(header, "\n  ", out);
@@ -172,8 +172,8 @@ impl Whole {
     }
 }
 
-impl Tells for Whole {
-    fn tell(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+impl EntryPrinter for JsonPrinter {
+    fn print(&mut self, entry: &Entry, out: &mut Vec<u8>) {
         out.extend_from_slice(if self.entries == 0 { b"\n    " } else { b",\n    " });
         Self::set(entry, "\n    ", out);
         self.entries += 1;
@@ -184,17 +184,17 @@ impl Tells for Whole {
 pub async fn export(id: &str, place: &SessionPlace, salvage: bool, environment: &Environment) -> Result<Code, Stop> {
     let begin = |header: &SessionHeader, out: &mut Vec<u8>| {
         crate::output::line(header, out);
-        Lines
+        LinePrinter
     };
     printed(sessions(place, environment)?.as_ref(), id, salvage, begin).await?;
     Ok(Code::Success)
 }
 
 #[derive(Default)]
-struct Lines;
+struct LinePrinter;
 
-impl Tells for Lines {
-    fn tell(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+impl EntryPrinter for LinePrinter {
+    fn print(&mut self, entry: &Entry, out: &mut Vec<u8>) {
         crate::output::line(entry, out);
     }
 }
@@ -206,8 +206,8 @@ pub async fn requests(
     which: &WhichRequests,
     environment: &Environment,
 ) -> Result<Code, Stop> {
-    let begin = |_: &SessionHeader, _: &mut Vec<u8>| Rebuilding { which: *which, ..Rebuilding::default() };
-    let (header, Rebuilding { found, changed, changed_count, .. }) =
+    let begin = |_: &SessionHeader, _: &mut Vec<u8>| RequestPrinter { which: *which, ..RequestPrinter::default() };
+    let (header, RequestPrinter { found, changed, changed_count, .. }) =
         printed(sessions(place, environment)?.as_ref(), id, false, begin).await?;
     if !changed.is_empty() {
         let more = match changed_count - changed.len() {
@@ -229,7 +229,7 @@ pub async fn requests(
 }
 
 #[derive(Default)]
-struct Rebuilding {
+struct RequestPrinter {
     which: WhichRequests,
     requests: Requests,
     found: bool,
@@ -238,8 +238,8 @@ struct Rebuilding {
     changed_count: usize,
 }
 
-impl Tells for Rebuilding {
-    fn tell(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+impl EntryPrinter for RequestPrinter {
+    fn print(&mut self, entry: &Entry, out: &mut Vec<u8>) {
         let Some(rebuilt) = self.requests.apply(entry) else { return };
         let (at, attempt) = (rebuilt.request.at, rebuilt.request.attempt);
         if !self.which.takes(at, attempt) {
@@ -257,7 +257,7 @@ impl Tells for Rebuilding {
 }
 
 /// Adds one entry to a transcript, if a reader wants to know of it.
-fn tell(event: &Event, out: &mut String) {
+fn transcribe(event: &Event, out: &mut String) {
     let mut say = |who: &str, text: &str| {
         let text = text.trim_end().replace('\n', "\n    ");
         out.push_str(&format!("\n{who}\n    {text}\n"));
@@ -348,7 +348,7 @@ mod tests {
             r#"{"type":"tool/result","seq":2,"time":0,"session":"s","agent":"main","data":{"turn":1,"step":1,"callId":"c","content":[{"type":"text","text":"no"}],"isError":true,"code":"denied"}}"#,
             r#"{"type":"turn/end","seq":3,"time":0,"session":"s","agent":"main","data":{"turn":1,"reason":{"type":"max-steps"}}}"#,
         ] {
-            tell(&Entry::parse(line).expect("an entry").event, &mut out);
+            transcribe(&Entry::parse(line).expect("an entry").event, &mut out);
         }
         let expect = "\nuser\n    hi\n    you\n\nassistant\n    (calls echo as c) {}\n\nresult of c (denied)\n    no\n\nturn 1 ended\n    max-steps\n";
         assert_eq!(out, expect);

@@ -188,7 +188,10 @@ impl Inner {
         match regular(&path).and_then(|()| writer::lock(&path)) {
             Ok(locked) => locked.ok_or_else(|| SessionError::Locked(id.clone())),
             // What can be read is only refused to a writer.
-            Err(error) if self.find(id).is_ok() => Err(not_written(&path, error)),
+            Err(error) if self.find(id).is_ok() => {
+                let problem = format!("it may not be written: {error}");
+                Err(not_written(&path, io::Error::new(error.kind(), problem)))
+            }
             Err(error) => Err(self.missing_or(id, error)),
         }
     }
