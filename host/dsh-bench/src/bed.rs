@@ -5,30 +5,29 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use dsh_loop::{AgentLoop, AgentOptions, AgentOwner};
-use dsh_seam::draft::ModelCatalog;
 use dsh_seam::event::{Emitted, Event, Source};
-use dsh_seam::failure::{Failure, FailureMode, ModelFailure, PluginError};
-use dsh_seam::ids::{AgentId, PluginName};
-use dsh_seam::llm::{ChunkStream, Llm, Model, ModelRequest};
+use dsh_seam::failure::{FailureMode, ModelFailure, PluginError};
+use dsh_seam::ids::AgentId;
+use dsh_seam::llm::{ChunkStream, Model, ModelRequest};
 use dsh_seam::message::{BlockType, Chunk, ContentBlock, FinishReason, ToolCall};
-use dsh_seam::plugin::{Attached, EventSink, Plugin, PluginContext};
+use dsh_seam::plugin::{Attached, EventSink, Plugin};
 use dsh_seam::services::{Services, SystemClock};
 use dsh_seam::session::Sessions;
-use dsh_seam::tools::{
-    Annotations, Outcome, ProcessCommand, ProcessExit, Processes, Profile, ToolContext, ToolDefinition, ToolProvider,
-};
+use dsh_seam::tools::{Annotations, Outcome, Processes, ToolContext, ToolDefinition, ToolProvider};
 use dsh_services::agents::AgentRegistry;
 use dsh_services::approvals::{ApprovalDesks, FixedApprover};
 use dsh_services::session::MemorySessions;
 use dsh_services::system_prompt::SystemPromptSections;
 use dsh_services::tools::ToolServices;
+use dsh_testkit::{NoProcesses, OneModel, plugin};
 use futures::StreamExt;
-use tokio_util::sync::CancellationToken;
 
 use crate::Fallible;
 
 /// The tool that does nothing.
 pub const TOOL: &str = "nothing";
+/// Tokens that the model takes: more than any row here fills.
+const CONTEXT_WINDOW: u32 = 1_000_000;
 
 /// Asks for one tool call a step until `steps`, then says a word.
 struct Scripted {
@@ -73,47 +72,6 @@ fn word() -> Vec<Chunk> {
     ]
 }
 
-/// Models by one name.
-struct OneModel {
-    model: Arc<dyn Model>,
-}
-
-impl ModelCatalog for OneModel {
-    fn check_for_plugin(&self, _model: &str) -> Result<(), Failure> {
-        Err(Failure::invalid_argument("there is one model here"))
-    }
-
-    fn context_window(&self, _model: &str) -> Option<u32> {
-        Some(1_000_000)
-    }
-}
-
-impl Llm for OneModel {
-    fn model(&self, _name: &str) -> Result<Arc<dyn Model>, ModelFailure> {
-        Ok(self.model.clone())
-    }
-}
-
-/// Nothing here runs programs.
-pub struct NoProcesses;
-
-#[async_trait]
-impl Processes for NoProcesses {
-    async fn run(
-        &self,
-        _: ProcessCommand,
-        _: &Profile,
-        _: &[String],
-        _: &CancellationToken,
-    ) -> Result<ProcessExit, Failure> {
-        Err(Failure::new("not-available", "nothing here runs programs"))
-    }
-
-    fn enforceable(&self, _profile: &Profile) -> Result<(), Failure> {
-        Ok(())
-    }
-}
-
 /// Notes when each step began, and whether anything went wrong.
 #[derive(Default)]
 pub struct Marks {
@@ -137,11 +95,8 @@ impl EventSink for Marks {
     async fn settled(&self, _emitted: &Emitted) {}
 }
 
-/// The tool that does nothing, as a plugin of the host's own language.
-struct NativeTool {
-    name: PluginName,
-    definitions: Arc<[ToolDefinition]>,
-}
+/// The tool that does nothing.
+struct NativeTool(Arc<[ToolDefinition]>);
 
 /// A plugin with the tool that does nothing.
 pub fn native_tool() -> Arc<dyn Plugin> {
@@ -149,31 +104,17 @@ pub fn native_tool() -> Arc<dyn Plugin> {
         serde_json::json!({ "type": "object", "properties": { "path": { "type": "string" } }, "required": ["path"] });
     let annotations = Annotations { read_only: true, ..Annotations::default() };
     let definition = ToolDefinition { name: TOOL.into(), description: "Does nothing.".into(), parameters, annotations };
-    Arc::new(NativeTool {
-        name: PluginName::new("native").expect("invariant: a valid name"),
-        definitions: Arc::new([definition]),
+    let definitions: Arc<[ToolDefinition]> = Arc::new([definition]);
+    plugin("native", FailureMode::Closed, move |_| Attached {
+        provider: Some(Arc::new(NativeTool(definitions.clone()))),
+        ..Attached::default()
     })
-}
-
-impl Plugin for NativeTool {
-    fn name(&self) -> &PluginName {
-        &self.name
-    }
-
-    fn failure_mode(&self) -> FailureMode {
-        FailureMode::Closed
-    }
-
-    fn attach(&self, _context: Arc<dyn PluginContext>) -> Attached {
-        let provider = NativeTool { name: self.name.clone(), definitions: self.definitions.clone() };
-        Attached { provider: Some(Arc::new(provider)), ..Attached::default() }
-    }
 }
 
 #[async_trait]
 impl ToolProvider for NativeTool {
     fn definitions(&self) -> &[ToolDefinition] {
-        &self.definitions
+        &self.0
     }
 
     async fn call(&self, _cx: &ToolContext, _call: ToolCall) -> Result<Outcome, PluginError> {
@@ -192,7 +133,7 @@ pub fn services(steps: u32, sessions: Arc<dyn Sessions>, events: Arc<dyn EventSi
     Services {
         agents: Arc::new(AgentRegistry::new()),
         sessions,
-        llm: Arc::new(OneModel { model: Arc::new(Scripted { steps }) }),
+        llm: Arc::new(OneModel::with_context_window(Arc::new(Scripted { steps }), CONTEXT_WINDOW)),
         tools: Arc::new(ToolServices::new(processes.clone())),
         system_prompt: Arc::new(SystemPromptSections),
         approver: Arc::new(FixedApprover::allow()),
