@@ -289,18 +289,20 @@ fn a_place_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn a_log_that_may_not_be_read_is_an_error() {
+fn a_log_that_may_not_be_read_or_written_is_an_error() {
     use std::os::unix::fs::PermissionsExt;
     let conversation = conversation("{\"text\":\"hello\"}");
     let stage = Stage::new(&conversation).expect("a folder");
     stage.act_apart().expect("it runs");
     let (id, _) = stage.log().expect("one log").expect("a log");
-    fs::set_permissions(path(&stage, &id), fs::Permissions::from_mode(0o000)).expect("set");
-    let acted = resume(&stage, &id);
-    // Root may read everything.
+    // Root may do everything.
     let root = rustix::process::geteuid().is_root();
-    assert_eq!(acted.outcome.exit, if root { 0 } else { 2 }, "{}", acted.outcome.stderr);
-    assert!(root || acted.outcome.stderr.contains("Permission denied"), "{}", acted.outcome.stderr);
+    for (mode, exit, problem) in [(0o000, 2, ": Permission denied"), (0o400, 74, "it may not be written")] {
+        fs::set_permissions(path(&stage, &id), fs::Permissions::from_mode(mode)).expect("set");
+        let acted = resume(&stage, &id);
+        assert_eq!(acted.outcome.exit, if root { 0 } else { exit }, "{}", acted.outcome.stderr);
+        assert!(root || acted.outcome.stderr.contains(problem), "{}", acted.outcome.stderr);
+    }
 }
 
 /// Runs two turns; `harm` is done to the log while the second answers, by a command that the model's tool runs.
