@@ -10,7 +10,7 @@ use dsh_seam::failure::{FailureKind, FailureMode, PluginError, Seam};
 use dsh_seam::ids::{AgentId, PluginName};
 use dsh_seam::message::{ContentBlock, ResultBlock, ToolCall};
 use dsh_seam::plugin::{Attached, Plugin};
-use dsh_seam::services::{Agents, Clock, Services};
+use dsh_seam::services::{Agents, Services};
 use dsh_seam::session::{Flush, FlushError, Observer, OpenSession, Sessions};
 use dsh_seam::tools::{Annotations, Approver, Outcome, ToolContext, ToolDefinition, ToolProvider};
 use dsh_seam::waterfall::{Listener, Next, RunContext, RunError, Waterfall};
@@ -23,16 +23,11 @@ use dsh_testkit::line::{Details, line};
 use dsh_testkit::script::messages;
 use dsh_testkit::sessions::{altered, full_from, refusing};
 pub use dsh_testkit::{Answer, plugin};
-use dsh_testkit::{NoProcesses, OneModel, Script};
+use dsh_testkit::{ManualClock, NoProcesses, OneModel, Script};
 use futures::future::BoxFuture;
 
-struct Stopped;
-
-impl Clock for Stopped {
-    fn now_ms(&self) -> u64 {
-        1_000
-    }
-}
+/// The time of every entry.
+const NOW_MS: u64 = 1_000;
 
 /// Records what is shown, a line each.
 pub type Recorder = dsh_testkit::Recorder<LoopAgent>;
@@ -163,7 +158,7 @@ impl Bench {
             recorder: Arc::new(Recorder::new(|emitted| line(emitted, Details::default()))),
             model,
             agents: Arc::new(AgentRegistry::new()),
-            sessions: Arc::new(MemorySessions::new(Arc::new(Stopped))),
+            sessions: Arc::new(MemorySessions::new(Arc::new(ManualClock::at(NOW_MS)))),
             plugins: vec![tools],
             options: AgentOptions { model: Some("script".into()), workspace: "/w".into(), ..AgentOptions::default() },
             approver: Arc::new(HeadlessApprover),
@@ -216,7 +211,7 @@ impl Bench {
             approvals: Arc::new(ApprovalDesks),
             processes: Arc::new(NoProcesses),
             events: self.recorder.clone(),
-            clock: Arc::new(Stopped),
+            clock: Arc::new(ManualClock::at(NOW_MS)),
         };
         AgentLoop::new(services, self.plugins.clone())
     }
