@@ -101,7 +101,8 @@ pub async fn call(options: &Options, name: &str, arguments: &str, environment: &
     let bench = Bench::new(&plan, environment).await?;
     bench.pump.open();
     let tools: Vec<String> = bench.agent.tools().iter().map(|tool| tool.name.clone()).collect();
-    let Dispatch { outcome, fatal } = interruptible(&bench.agent, bench.agent.call_tool(name, arguments)).await?;
+    let (called, interrupted) = interruptible(&bench.agent, bench.agent.call_tool(name, arguments)).await?;
+    let Dispatch { outcome, fatal } = called;
     let watch = bench.end().await;
     if let Some(error) = &fatal {
         diagnostics::complain(error);
@@ -112,20 +113,24 @@ pub async fn call(options: &Options, name: &str, arguments: &str, environment: &
     if let Some(near) = names::nearest(name, tools.iter().map(String::as_str)).filter(|_| is_unknown) {
         diagnostics::hint(format_args!("did you mean `{near}`?"));
     }
-    Ok(code)
+    // What the call came to is shown; a signal decides all the same.
+    if interrupted {
+        watch.earn(Code::Interrupted);
+    }
+    Ok(exit::tool_call_code(&outcome, fatal.as_ref(), &watch.ledger()))
 }
 
-/// Awaits the call; a signal aborts it, a second one ends the process.
+/// Awaits the call; a signal aborts it, a second one ends the process. Returns also whether there was a signal.
 async fn interruptible<T>(
     agent: &AgentOwner,
     call: impl Future<Output = Result<T, dsh_seam::Failure>>,
-) -> Result<T, Stop> {
+) -> Result<(T, bool), Stop> {
     let mut signals = Signals::listen().map_err(|error| Stop::new(Code::Internal, error.to_string()))?;
     tokio::pin!(call);
     let mut asked = false;
     loop {
         tokio::select! {
-            done = &mut call => return done.map_err(|failure| match asked {
+            done = &mut call => return done.map(|done| (done, asked)).map_err(|failure| match asked {
                 // An agent that is disposed may no longer log what came of the call.
                 true => Stop::new(Code::Interrupted, "the call was interrupted"),
                 false => Stop::new(exit::failure_code(&failure.code), failure.message),
