@@ -42,9 +42,37 @@ pub struct Run {
     /// A message; `-` is the whole of standard input. Without one: the whole of standard input, or a chat in a terminal
     #[arg(value_name = "PROMPT")]
     pub prompts: Vec<String>,
-    /// A first prompt that looks like a command in the wrong place.
+    /// What a first prompt looks like that was perhaps meant as a command.
     #[arg(skip)]
-    pub misplaced: Option<String>,
+    pub mistaken: Option<Mistaken>,
+}
+
+/// A prompt that was perhaps meant as a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mistaken {
+    /// A command's name, but not the first argument.
+    Misplaced(String),
+    /// Almost the name of this command.
+    Misspelt(String, String),
+}
+
+/// A shorter word is near to anything.
+const MIN_MISSPELT: usize = 5;
+/// Letters that are wrong, missing, too many or swapped.
+const MAX_SLIPS: usize = 2;
+
+impl Mistaken {
+    fn find(prompt: &str, is_first: bool) -> Option<Self> {
+        if is_command(prompt) {
+            return Some(Self::Misplaced(prompt.to_owned()));
+        }
+        if !is_first || prompt.len() < MIN_MISSPELT || !prompt.chars().all(|c| c.is_ascii_alphabetic()) {
+            return None;
+        }
+        let near = |name: &&str| strsim::damerau_levenshtein(prompt, name) <= MAX_SLIPS;
+        let name = WithCommand::command().get_subcommands().map(clap::Command::get_name).find(near)?.to_owned();
+        Some(Self::Misspelt(prompt.to_owned(), name))
+    }
 }
 
 /// The command line when its first argument is a command's name.
@@ -400,8 +428,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, c
         return parse_command(arguments).map(Request::Command);
     }
     let meant = arguments.iter().any(|argument| argument == "--");
+    let first = arguments.get(1).cloned();
     let mut run = Run::try_parse_from(arguments)?;
-    run.misplaced = run.prompts.first().filter(|prompt| !meant && is_command(prompt)).cloned();
+    let prompt = run.prompts.first().filter(|_| !meant);
+    run.mistaken = prompt.and_then(|prompt| Mistaken::find(prompt, first.as_deref() == Some(prompt.as_ref())));
     Ok(Request::Run(Box::new(run)))
 }
 
@@ -467,6 +497,24 @@ mod tests {
         check("tool call --plugin echo echo {} --output json --grant echo=llm", None);
         check("tool --plugin call call echo {}", None);
         check("", Some(&[]));
+    }
+
+    #[test]
+    fn a_prompt_that_was_perhaps_meant_as_a_command_is_noticed() {
+        let check = |line: &str, expect: Option<Mistaken>| match parsed(line).expect(line) {
+            Request::Run(run) => assert_eq!(run.mistaken, expect, "{line}"),
+            Request::Command(_) => panic!("{line} is a command"),
+        };
+        let misspelt = |word: &str, name: &str| Some(Mistaken::Misspelt(word.into(), name.into()));
+        check("doctr", misspelt("doctr", "doctor"));
+        check("sesion list", misspelt("sesion", "session"));
+        check("plguin --model echo", misspelt("plguin", "plugin"));
+        check("--model echo doctor", Some(Mistaken::Misplaced("doctor".into())));
+        check("--model echo doctr", None);
+        check("-- doctr", None);
+        check("toll", None);
+        check("hello", None);
+        check("conversation", None);
     }
 
     #[test]

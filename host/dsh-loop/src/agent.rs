@@ -87,6 +87,9 @@ impl AgentLoop {
         };
         core.live(LiveEvent::AgentCreated(created)).await;
         let owed = repair::owed(&core.journal.state(), Cut::Process);
+        if !owed.is_empty() && !matches!(core.options.session, SessionChoice::Fork { .. }) {
+            tracing::warn!("session `{}` was interrupted: {}", core.info.session, repair::told(&owed));
+        }
         for event in owed {
             if matches!(event, Event::StepEnd(_)) {
                 // A failed append is reported by the next one.

@@ -99,6 +99,23 @@ pub(crate) fn owed(state: &LogState, cut: Cut) -> Vec<Event> {
     events
 }
 
+/// What a repair does, for a person.
+pub(crate) fn told(owed: &[Event]) -> String {
+    let turn = owed.iter().find_map(|event| match event {
+        Event::TurnEnd(end) => Some(end.turn),
+        _ => None,
+    });
+    let unknown = owed.iter().filter(
+        |event| matches!(event, Event::ToolResult(result) if result.code.as_deref() == Some("outcome-unknown")),
+    );
+    let unknown = match unknown.count() {
+        0 => String::new(),
+        1 => ", and the outcome of a tool call is not known".into(),
+        count => format!(", and the outcomes of {count} tool calls are not known"),
+    };
+    format!("turn {} was not over and is closed now{unknown}", turn.unwrap_or_default())
+}
+
 fn of_error(code: &str, message: &str) -> TurnReason {
     TurnReason { kind: ReasonKind::Error, reason: None, code: Some(code.into()), message: Some(message.into()) }
 }

@@ -111,13 +111,23 @@ pub async fn show(
         let (_, printed) = printed(sessions.as_ref(), id, salvage, JsonPrinter::begin).await?;
         print(printed.end())?;
     } else {
-        printed(sessions.as_ref(), id, salvage, ConversationPrinter::begin).await?;
+        let (header, ConversationPrinter { open }) =
+            printed(sessions.as_ref(), id, salvage, ConversationPrinter::begin).await?;
+        if let Some(turn) = open {
+            let id = header.id;
+            print(&format!(
+                "\nturn {turn} is not over\n    its process runs, or was ended in the middle; `--resume {id}` goes on\n"
+            ))?;
+        }
     }
     Ok(Code::Success)
 }
 
 #[derive(Default)]
-struct ConversationPrinter;
+struct ConversationPrinter {
+    /// The turn that is not over.
+    open: Option<u32>,
+}
 
 impl ConversationPrinter {
     fn begin(header: &SessionHeader, out: &mut Vec<u8>) -> Self {
@@ -134,12 +144,17 @@ impl ConversationPrinter {
             (None, _) => {}
         }
         out.extend_from_slice(tame(&text).as_bytes());
-        Self
+        Self::default()
     }
 }
 
 impl EntryPrinter for ConversationPrinter {
     fn print(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        match &entry.event {
+            Event::TurnStart(start) => self.open = Some(start.turn),
+            Event::TurnEnd(_) => self.open = None,
+            _ => {}
+        }
         let mut text = String::new();
         transcribe(&entry.event, &mut text);
         out.extend_from_slice(tame(&text).as_bytes());

@@ -13,7 +13,7 @@ use dsh_loop::SessionChoice;
 use dsh_seam::{AgentId, FailureMode, PluginName, Seam, SessionId};
 use dsh_wasm::{Grant, Limits};
 
-use crate::args::{Approve, Conversation, Durability, Input, Options, Output, Run};
+use crate::args::{Approve, Conversation, Durability, Input, Mistaken, Options, Output, Run};
 use crate::config::{self, Loaded};
 use crate::env::Environment;
 use crate::exit::Stop;
@@ -178,8 +178,16 @@ impl<'a> Scope<'a> {
 pub fn run(run: &Run, environment: &Environment) -> Result<(Plan, Source), Stop> {
     let config = config::find(run.options.config.as_deref(), environment)?;
     let mut plan = resolve(&run.options, &run.conversation, config.as_ref(), environment)?;
-    if let Some(word) = &run.misplaced {
-        plan.notices.push(format!("`{word}` is a prompt here; a command must be the first argument, and `--` before a prompt says that it is one"));
+    match &run.mistaken {
+        None => {}
+        Some(Mistaken::Misplaced(word)) => {
+            plan.notices.push(format!("`{word}` is a prompt here; a command must be the first argument, and `--` before a prompt says that it is one"));
+        }
+        Some(Mistaken::Misspelt(word, name)) => {
+            plan.notices.push(format!(
+                "`{word}` is a prompt here; the command is `{name}`, and `--` before a prompt says that it is one"
+            ));
+        }
     }
     let input = run.conversation.input.or(config.as_ref().and_then(|config| config.file.input)).unwrap_or(Input::Text);
     let source = source(&run.prompts, input, environment)?;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use dsh_seam::AgentId;
-use dsh_seam::event::{Emitted, Event, LiveEvent, Status, ToolResultEvent};
+use dsh_seam::event::{Emitted, Event, LiveEvent, ReasonKind, Status, ToolResultEvent, TurnEnd};
 use dsh_seam::message::result_text;
 use dsh_seam::plugin::EventSink;
 use dsh_seam::tools::DENYING_CODES;
@@ -84,6 +84,18 @@ impl Watch {
         }
     }
 
+    /// Warns of what a run in which nobody reads the events would end with and say nothing. How a sub-agent ended, its parent is told.
+    fn warn(&self, agent: &AgentId, event: &Event) {
+        let warning = match event {
+            Event::ToolResult(result) if result.turn > 0 => denial(result),
+            Event::TurnEnd(end) if *agent == self.prompted => limit(end),
+            _ => None,
+        };
+        if let Some(warning) = warning {
+            tracing::warn!("{warning}");
+        }
+    }
+
     /// Says an error on standard error. Of a plugin outside of a turn, and of itself, the loop has said more already.
     fn say(&self, agent: &AgentId, event: &LiveEvent) {
         let LiveEvent::AgentError(error) = event else { return };
@@ -92,6 +104,22 @@ impl Watch {
             let whose = if *agent == self.prompted { String::new() } else { format!("agent `{agent}`: ") };
             diagnostics::complain(format_args!("{whose}{} ({})", error.message, error.code));
         }
+    }
+}
+
+/// The warning for a turn that a limit ended.
+fn limit(end: &TurnEnd) -> Option<String> {
+    let turn = end.turn;
+    match end.reason.kind {
+        ReasonKind::MaxSteps => Some(format!("turn {turn} ended at its limit of steps; `--max-steps` allows more")),
+        ReasonKind::MaxTokens => {
+            Some(format!("turn {turn} ended because the answer was cut at the model's limit of tokens"))
+        }
+        ReasonKind::Budget => {
+            let message = end.reason.message.as_deref().unwrap_or("a budget ran out");
+            Some(format!("turn {turn} ended: {message}"))
+        }
+        _ => None,
     }
 }
 
@@ -122,15 +150,8 @@ impl EventSink for Watch {
         }
         match emitted {
             Emitted::Live { agent, event, .. } => self.say(agent, event),
-            Emitted::Durable(entry) => {
-                if let Event::ToolResult(result) = &entry.event
-                    && self.says_errors
-                    && result.turn > 0
-                    && let Some(denial) = denial(result)
-                {
-                    tracing::warn!("{denial}");
-                }
-            }
+            Emitted::Durable(entry) if self.says_errors => self.warn(&entry.agent, &entry.event),
+            Emitted::Durable(_) => {}
         }
         // No lock of ours is held here: a command may emit again.
         if let Some(desk) = &self.desk {
