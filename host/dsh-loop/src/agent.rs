@@ -17,9 +17,10 @@ use tokio::sync::{RwLock, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::core::{Contexts, Core, Seams};
+use crate::core::{Core, Seams};
 use crate::ending;
 use crate::frames::Frames;
+use crate::held::HeldContext;
 use crate::inbox::Inbox;
 use crate::journal::Journal;
 use crate::log_state::LogState;
@@ -79,7 +80,7 @@ impl AgentLoop {
         core.journal.observe(observers);
         // Context that comes during the repair waits for the end of the step, as it does while a step runs.
         if core.journal.state().open.as_ref().is_some_and(|turn| turn.step.is_some()) {
-            core.contexts.step_opens().await;
+            core.held.step_opens().await;
         }
         let created = AgentCreated {
             model: core.options.model.as_ref().map(ToString::to_string),
@@ -173,7 +174,7 @@ impl AgentLoop {
             journal,
             inbox,
             seams: std::sync::OnceLock::new(),
-            contexts: Contexts::default(),
+            held: HeldContext::default(),
             schemas: Mutex::default(),
             flushed: AtomicU64::new(next_seq),
             life: CancellationToken::new(),

@@ -75,7 +75,7 @@ pub(crate) async fn end(core: &Core, registration: Registration) {
         lifecycle.detached();
     }
     drop(registration);
-    let dropped = core.inbox.dropped().saturating_add(u32::try_from(core.contexts.left()).unwrap_or(u32::MAX));
+    let dropped = core.inbox.dropped().saturating_add(u32::try_from(core.held.left()).unwrap_or(u32::MAX));
     core.live(LiveEvent::AgentDisposed(AgentDisposed { dropped })).await;
     core.journal.settle_all().await;
     core.journal.close().await;

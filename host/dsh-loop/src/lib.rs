@@ -7,12 +7,13 @@
 //! | file | subject |
 //! |---|---|
 //! | `agent.rs`, `ending.rs` | make, hold and end an agent |
-//! | `inbox.rs`, `turn_token.rs` | two queues, the status and the turn's token under one lock; what ends a turn from outside |
+//! | `inbox.rs`, `queued.rs`, `turn_token.rs` | two queues, the status and the turn's token under one lock; a message; what ends a turn from outside |
+//! | `held.rs` | context that waits for a step's end |
 //! | `driver.rs` | turns |
 //! | `step.rs`, `frames.rs`, `batch.rs`, `stream.rs`, `call_ids.rs` | one step: request, answer, tools |
 //! | `journal/`, `log_state.rs`, `repair.rs` | the log: the one way in, what it stands for, what it still owes |
 //! | `context.rs`, `subagents/` | what a plugin can do; agents that it has do a piece of work |
-//! | `sync.rs` | locks and the start of tasks, which the model checker takes over |
+//! | `sync.rs`, `under_way.rs` | locks and the start of tasks, which the model checker takes over; a count of what is under way |
 
 mod agent;
 mod batch;
@@ -22,6 +23,7 @@ mod core;
 mod driver;
 mod ending;
 mod frames;
+mod held;
 mod inbox;
 mod journal;
 mod log_state;

@@ -59,7 +59,7 @@ impl Core {
         if token.token().is_cancelled() {
             return Err(Stop::Cancelled);
         }
-        self.contexts.step_opens().await;
+        self.held.step_opens().await;
         self.journal.append(Event::StepStart(StepMark { turn: at.turn, step: at.step })).await?;
         let mut spent = None;
         let mut done = self.ask_and_act(at, token, &mut spent).await;
