@@ -173,7 +173,7 @@ impl Core {
         }
         if max != 0 && in_turn.1 >= max {
             let message = format!(
-                "there were {max} sub-agents in this turn of agent `{}` already, and there may be no more (`--max-sub-agents`)",
+                "agent `{}` may have at most {max} sub-agents in one turn (`--max-sub-agents`) and has had them: do the rest without",
                 self.info.agent
             );
             return Err(Failure::new("limit", message));

@@ -165,7 +165,7 @@ async fn depth_and_count_are_bounded_and_a_model_must_be_allowed() {
             "invalid-argument: `secret` is no model that a plugin may name",
             "ok: Completed 1",
             "ok: Completed 2",
-            "limit: there were 3 sub-agents in this turn of agent `main` already, and there may be no more (`--max-sub-agents`)",
+            "limit: agent `main` may have at most 3 sub-agents in one turn (`--max-sub-agents`) and has had them: do the rest without",
             "ok: Completed 3",
             "ok: Completed 4",
         ],
