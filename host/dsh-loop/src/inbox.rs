@@ -482,7 +482,12 @@ mod tests {
     }
 
     fn texts(drained: &Drained) -> String {
-        drained.messages.iter().map(|message| message.content()[0].as_text().unwrap_or("?")).collect::<Vec<_>>().join(" ")
+        drained
+            .messages
+            .iter()
+            .map(|message| message.content()[0].as_text().unwrap_or("?"))
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     async fn due(bench: &Bench) -> Due {
