@@ -9,14 +9,12 @@ use async_trait::async_trait;
 use dsh_loop::AgentLoop;
 use dsh_seam::event::Entry;
 use dsh_seam::failure::{FailureMode, PluginError};
-use dsh_seam::ids::{AgentId, PluginName, SessionId};
+use dsh_seam::ids::PluginName;
 use dsh_seam::plugin::{Attached, Plugin, PluginContext};
 use dsh_seam::services::SystemClock;
-use dsh_seam::session::{
-    NewSession, Observer, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions,
-    SharedReplay,
-};
+use dsh_seam::session::{Observer, OpenSession, SessionWriter};
 use dsh_services::session::FileSessions;
+use dsh_testkit::sessions::altered;
 
 use crate::Rows;
 use crate::bed::{Marks, agent, native_tool, services, turn};
@@ -49,12 +47,7 @@ impl Stopwatch {
     }
 }
 
-/// Sessions whose writers start the stopwatch.
-struct Timed {
-    files: FileSessions,
-    watch: Arc<Stopwatch>,
-}
-
+/// A writer that starts the stopwatch.
 struct TimedWriter {
     inner: Box<dyn SessionWriter>,
     watch: Arc<Stopwatch>,
@@ -73,47 +66,6 @@ impl SessionWriter for TimedWriter {
 
     fn read(&mut self, start: u64, limit: u32, max_bytes: usize) -> io::Result<Vec<Entry>> {
         self.inner.read(start, limit, max_bytes)
-    }
-}
-
-#[async_trait]
-impl Sessions for Timed {
-    async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError> {
-        let open = self.files.create(new).await?;
-        let writer = Box::new(TimedWriter { inner: open.writer, watch: self.watch.clone() });
-        Ok(OpenSession { writer, ..open })
-    }
-
-    async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
-        self.files.open(id, agent, replay).await
-    }
-
-    async fn fork(
-        &self,
-        id: &SessionId,
-        at: Option<u64>,
-        agent: &AgentId,
-        lineage: &[AgentId],
-        replay: SharedReplay,
-    ) -> Result<OpenSession, SessionError> {
-        self.files.fork(id, at, agent, lineage, replay).await
-    }
-
-    async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
-        self.files.newest(agent, workspace).await
-    }
-
-    async fn list(&self) -> Result<Vec<SessionSummary>, SessionError> {
-        self.files.list().await
-    }
-
-    async fn replay(
-        &self,
-        id: &SessionId,
-        salvage: bool,
-        replay: SharedReplay,
-    ) -> Result<(SessionHeader, Vec<String>), SessionError> {
-        self.files.replay(id, salvage, replay).await
     }
 }
 
@@ -154,7 +106,11 @@ pub async fn rows() -> Rows {
     let folder = tempfile::tempdir()?;
     let watch = Arc::new(Stopwatch { zero: Instant::now(), began_ns: AtomicU64::new(0), heard: Mutex::default() });
     let files = FileSessions::new(folder.path(), Arc::new(SystemClock));
-    let sessions = Arc::new(Timed { files, watch: watch.clone() });
+    let starts = watch.clone();
+    let sessions = altered(Arc::new(files), move |open| {
+        let writer = Box::new(TimedWriter { inner: open.writer, watch: starts.clone() });
+        Ok(OpenSession { writer, ..open })
+    });
     let subscriber = Subscriber { name: PluginName::new("subscriber")?, watch: watch.clone() };
     let agents = AgentLoop::new(
         services(STEPS, sessions, Arc::new(Marks::default())),

@@ -9,9 +9,8 @@ use dsh_loop::AgentLoop;
 use dsh_seam::event::{Emitted, Entry};
 use dsh_seam::ids::{AgentId, SessionId};
 use dsh_seam::plugin::EventSink;
-use dsh_seam::session::{
-    NewSession, OpenSession, SessionError, SessionHeader, SessionSummary, SessionWriter, Sessions, SharedReplay,
-};
+use dsh_seam::session::{OpenSession, SessionWriter};
+use dsh_testkit::sessions::altered;
 use serde_json::{Value, json};
 
 use crate::bed::{agent, memory_sessions, native_tool, services, turn};
@@ -36,9 +35,7 @@ impl EventSink for Unseen {
     async fn settled(&self, _emitted: &Emitted) {}
 }
 
-/// Sessions whose entries go nowhere: with a log in a file they are not in memory either.
-struct Forgetful(Arc<dyn Sessions>);
-
+/// A writer whose entries go nowhere: with a log in a file they are not in memory either.
 struct Nowhere;
 
 #[async_trait]
@@ -56,52 +53,12 @@ impl SessionWriter for Nowhere {
     }
 }
 
-#[async_trait]
-impl Sessions for Forgetful {
-    async fn create(&self, new: NewSession) -> Result<OpenSession, SessionError> {
-        let open = self.0.create(new).await?;
-        Ok(OpenSession { writer: Box::new(Nowhere), ..open })
-    }
-
-    async fn open(&self, id: &SessionId, agent: &AgentId, replay: SharedReplay) -> Result<OpenSession, SessionError> {
-        self.0.open(id, agent, replay).await
-    }
-
-    async fn fork(
-        &self,
-        id: &SessionId,
-        at: Option<u64>,
-        agent: &AgentId,
-        lineage: &[AgentId],
-        replay: SharedReplay,
-    ) -> Result<OpenSession, SessionError> {
-        self.0.fork(id, at, agent, lineage, replay).await
-    }
-
-    async fn newest(&self, agent: &AgentId, workspace: &str) -> Result<SessionId, SessionError> {
-        self.0.newest(agent, workspace).await
-    }
-
-    async fn list(&self) -> Result<Vec<SessionSummary>, SessionError> {
-        self.0.list().await
-    }
-
-    async fn replay(
-        &self,
-        id: &SessionId,
-        salvage: bool,
-        replay: SharedReplay,
-    ) -> Result<(SessionHeader, Vec<String>), SessionError> {
-        self.0.replay(id, salvage, replay).await
-    }
-}
-
 /// Makes the agents, lets each do one turn, and prints what they weigh.
 pub async fn child(places: &Places) -> Fallible<()> {
     let engine = engine()?;
     let mut plugins = five_noops(&engine, places).await?;
     plugins.push(native_tool());
-    let sessions = Arc::new(Forgetful(memory_sessions()));
+    let sessions = altered(memory_sessions(), |open| Ok(OpenSession { writer: Box::new(Nowhere), ..open }));
     let agents = AgentLoop::new(services(2, sessions, Arc::new(Unseen)), plugins);
     // The first one fills what all of them share.
     let first = agent(&agents, "first").await?;

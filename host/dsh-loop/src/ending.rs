@@ -12,6 +12,7 @@ use crate::driver::drive;
 use crate::repair::{self, Cut};
 use crate::sync::{JoinError, JoinHandle, sleep, spawn};
 use crate::turn_token::Cause;
+use crate::under_way::in_time;
 
 /// Runs the driver and, once it is over or its time is up after a dispose, the rest of the chain.
 pub(crate) async fn supervise(core: Arc<Core>, registration: Registration, done: watch::Sender<bool>) {
@@ -52,21 +53,14 @@ async fn finish(core: &Core, ended: Option<Result<(), JoinError>>, driver: JoinH
     core.dispose("the driver ended");
     core.children_gone().await;
     // Calls outside of any turn were cancelled with the agent; their results are logged while the log is open.
-    in_time(core, "a tool call", core.outside.write()).await;
-    in_time(core, "what was begun in the log", core.journal.until_done()).await;
-    in_time(core, "a write to the session", core.journal.seal()).await;
-    in_time(core, "an observer", core.journal.until_done()).await;
+    let deadline = core.options.deadlines.dispose;
+    in_time(deadline, "a tool call", async { drop(core.outside.write().await) }).await;
+    core.journal.until_done().await;
+    in_time(deadline, "a write to the session", core.journal.seal()).await;
+    core.journal.until_done().await;
     core.journal.settle_all().await;
     core.flush_turn().await;
     end(core, registration).await;
-}
-
-/// Waits for what was cancelled, but not for ever.
-async fn in_time<T>(core: &Core, what: &str, end: impl Future<Output = T>) {
-    let deadline = core.options.deadlines.dispose;
-    if tokio::time::timeout(deadline, end).await.is_err() {
-        tracing::error!("{what} did not end within {} ms and is left alone", deadline.as_millis());
-    }
 }
 
 /// The last links: detach the plugins, unregister, `agent/disposed`, let go of the session.

@@ -1,6 +1,22 @@
-//! How much of something is under way, and a wait for the end of it.
+//! How much of something is under way, and waits for the end of it, which are never for ever.
+
+use std::time::Duration;
 
 use tokio::sync::watch;
+
+use crate::sync::sleep;
+
+/// Awaits `work` no longer than `deadline`; then `what` it is about is left alone, and said to be. Whether it ended.
+pub(crate) async fn in_time(deadline: Duration, what: &str, work: impl Future<Output = ()>) -> bool {
+    tokio::select! {
+        biased;
+        () = work => true,
+        () = sleep(deadline) => {
+            tracing::error!("{what} did not end within {} ms and is left alone", deadline.as_millis());
+            false
+        }
+    }
+}
 
 /// A count of what is under way.
 #[derive(Default)]

@@ -7,7 +7,8 @@ use dsh_seam::event::{Emitted, LiveEvent};
 use tokio::sync::Notify;
 
 use super::Journal;
-use crate::sync::{Mutex, MutexGuard, joined, sleep, spawn};
+use crate::sync::{Mutex, MutexGuard, joined, spawn};
+use crate::under_way::in_time;
 
 /// Events that were emitted where nothing could be awaited.
 #[derive(Default)]
@@ -133,16 +134,8 @@ impl Journal {
         .await;
     }
 
-    /// Awaits `work` no longer than a dispose may take; whether it ended.
+    /// Waits for observers and commands, no longer than a dispose may take; whether they ended.
     async fn in_time(&self, work: impl Future<Output = ()>) -> bool {
-        let deadline = self.deadlines.dispose;
-        tokio::select! {
-            biased;
-            () = work => true,
-            () = sleep(deadline) => {
-                tracing::error!("an observer or a command did not end within {} ms and is left alone", deadline.as_millis());
-                false
-            }
-        }
+        in_time(self.deadlines.dispose, "an observer or a command", work).await
     }
 }

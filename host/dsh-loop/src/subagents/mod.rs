@@ -30,9 +30,9 @@ use crate::agent::{AgentOwner, LoopAgent};
 use crate::core::Core;
 use crate::options::{AgentOptions, QueueMode, SessionChoice};
 use crate::queued::Queued;
-use crate::sync::{Mutex, joined, sleep, spawn};
+use crate::sync::{Mutex, joined, spawn};
 use crate::turn_token::Above;
-use crate::under_way::UnderWay;
+use crate::under_way::{UnderWay, in_time};
 
 /// How many ancestors an agent may have: whoever divides work more often has lost sight of it.
 pub const MAX_SUB_AGENT_DEPTH: usize = 3;
@@ -194,14 +194,7 @@ impl Core {
     /// Waits until no sub-agent is left of the calls that are over: an aborted turn of one may take as long as a dispose may, and then
     /// its dispose as long again.
     pub(crate) async fn children_gone(&self) {
-        let deadline = 2 * self.options.deadlines.dispose;
-        tokio::select! {
-            biased;
-            () = self.children.tasks.over() => {}
-            () = sleep(deadline) => {
-                tracing::error!("a sub-agent did not end within {} ms and is left alone", deadline.as_millis());
-            }
-        }
+        in_time(2 * self.options.deadlines.dispose, "a sub-agent", self.children.tasks.over()).await;
     }
 }
 
