@@ -648,13 +648,14 @@ impl Serialize for Entry {
     }
 }
 
-#[derive(Deserialize)]
-struct RawEntry<'a> {
+/// An entry whose data stays as it is written.
+#[derive(Deserialize, Serialize)]
+pub(crate) struct RawEntry<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     seq: u64,
     time: u64,
-    session: SessionId,
+    pub(crate) session: SessionId,
     agent: AgentId,
     #[serde(borrow)]
     data: &'a RawValue,

@@ -1,12 +1,7 @@
 //! The lines of a log. This host writes an entry's members in one order and without blanks, so its lines are taken apart at known
 //! places; any other writing of the same JSON is read all the same, only slower.
 
-use std::borrow::Cow;
-
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-
-use crate::event::{Entry, Event};
+use crate::event::{Entry, Event, RawEntry};
 use crate::ids::{AgentId, SessionId};
 
 /// Reads the lines of one session's log. What nearly all of them share, session and agent, is kept once.
@@ -45,23 +40,10 @@ pub fn with_session(line: &str, session: &SessionId) -> serde_json::Result<Strin
         let start = old.as_ptr() as usize - line.as_ptr() as usize;
         return Ok([&line[..start], session.as_str(), &line[start + old.len()..]].concat());
     }
-    let mut read: Line<'_> = serde_json::from_str(line)?;
+    let mut read: RawEntry<'_> = serde_json::from_str(line)?;
     read.session = session.clone();
     let end = if line.ends_with('\n') { "\n" } else { "" };
     Ok(serde_json::to_string(&read)? + end)
-}
-
-/// A line whose data stays as it is written.
-#[derive(Deserialize, Serialize)]
-struct Line<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    seq: u64,
-    time: u64,
-    session: SessionId,
-    agent: AgentId,
-    #[serde(borrow)]
-    data: &'a RawValue,
 }
 
 /// The members of a line in this host's writing. That `data` is one JSON value is for the caller to find out.

@@ -1,20 +1,12 @@
 //! The live side: twins, the status, the first and the last event.
 
+use dsh_testkit::transcript::TWINS;
+
 use super::{Verdict, at, ensure, made_at};
 use crate::record::{From, Record};
 use crate::run::Life;
 
-/// Events of the log with a live twin.
-const TWINS: [(&str, &str); 6] = [
-    ("turn/start", "agent/turn-start"),
-    ("turn/end", "agent/turn-end"),
-    ("step/start", "agent/step-start"),
-    ("step/end", "agent/step-end"),
-    ("steering/message", "agent/steering"),
-    ("assistant/chunk", "agent/stream-chunk"),
-];
-
-/// Each of those is followed at once by its twin with the same data, unless a repair wrote it; and no twin stands alone.
+/// An event of the log with a live twin is followed by it at once, with the same data, unless a repair wrote it; no twin stands alone.
 pub fn twins(life: &Life) -> Verdict {
     let made = made_at(life);
     for (place, record) in life.records.iter().enumerate() {
