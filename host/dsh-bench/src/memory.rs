@@ -7,7 +7,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use dsh_loop::AgentLoop;
 use dsh_seam::event::{Emitted, Entry};
-use dsh_seam::ids::{AgentId, SessionId};
 use dsh_seam::plugin::EventSink;
 use dsh_seam::session::{OpenSession, SessionWriter};
 use dsh_testkit::sessions::altered;
