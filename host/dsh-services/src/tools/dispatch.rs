@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::guards::{self, Judgement};
-use super::line::{Line, Ticket, UnderWay};
+use super::question_order::{QuestionOrder, QuestionTurn, UnderWay};
 use super::registry::{Entry, Registry};
 use super::run::{self, Ran, Shown};
 use super::{arguments, texts};
@@ -30,12 +30,12 @@ const LISTENER_GRACE: Duration = Duration::from_millis(900);
 
 /// One agent's tools.
 pub(super) struct Dispatcher {
-    road: Arc<Road>,
+    agent: Arc<AgentDispatch>,
 }
 
 /// What is the same for all calls of one agent.
-struct Road {
-    agent: AgentInfo,
+struct AgentDispatch {
+    info: AgentInfo,
     registry: RwLock<Registry>,
     listeners: Arc<[Registered<ToolsExecute>]>,
     guards: Arc<[RegisteredGuard]>,
@@ -43,15 +43,15 @@ struct Road {
     log: Arc<dyn ToolLog>,
     processes: Arc<dyn Processes>,
     profile: Arc<Profile>,
-    line: Arc<Line>,
+    questions: Arc<QuestionOrder>,
 }
 
 impl Dispatcher {
     /// Makes the registry; see [`dsh_seam::tools::Tools::for_agent`] for what fails.
     pub fn new(setup: ToolSetup, processes: Arc<dyn Processes>) -> Result<Self, Failure> {
         let registry = Registry::new(&setup.providers, setup.only.as_ref())?;
-        let road = Road {
-            agent: setup.agent,
+        let agent = AgentDispatch {
+            info: setup.agent,
             registry: RwLock::new(registry),
             listeners: setup.listeners,
             guards: setup.guards,
@@ -59,13 +59,13 @@ impl Dispatcher {
             log: setup.log,
             processes,
             profile: setup.profile,
-            line: Line::new(),
+            questions: QuestionOrder::new(),
         };
-        Ok(Self { road: Arc::new(road) })
+        Ok(Self { agent: Arc::new(agent) })
     }
 }
 
-impl Road {
+impl AgentDispatch {
     fn registry<T>(&self, read: impl FnOnce(&Registry) -> T) -> T {
         read(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -74,23 +74,23 @@ impl Road {
 #[async_trait]
 impl AgentTools for Dispatcher {
     fn definitions(&self) -> Arc<[ToolDefinition]> {
-        self.road.registry(Registry::definitions)
+        self.agent.registry(Registry::definitions)
     }
 
     fn find(&self, name: &str) -> Option<ToolInfo> {
-        self.road.registry(|registry| registry.find(name)).map(|entry| entry.info())
+        self.agent.registry(|registry| registry.find(name)).map(|entry| entry.info())
     }
 
     fn remove(&self, plugin: &PluginName) {
-        self.road.registry.write().unwrap_or_else(PoisonError::into_inner).remove(plugin);
+        self.agent.registry.write().unwrap_or_else(PoisonError::into_inner).remove(plugin);
     }
 
     async fn dispatch(&self, at: StepRef, call: ToolCall, cancel: &CancellationToken) -> Dispatch {
-        let trip = Arc::new(Trip {
-            road: self.road.clone(),
-            log: self.road.log.for_call(at, &call.id),
+        let dispatching = Arc::new(CallDispatch {
+            agent: self.agent.clone(),
+            log: self.agent.log.for_call(at, &call.id),
             // Nothing is awaited before: calls of a run are in line in the order in which they are polled first.
-            ticket: self.road.line.enter(),
+            question_turn: self.agent.questions.enter(),
             at,
             cancel: cancel.clone(),
             original: call.clone(),
@@ -98,34 +98,34 @@ impl AgentTools for Dispatcher {
             last: Mutex::new(None),
             busy: watch::Sender::new(0),
         });
-        let _under_way = UnderWay(&trip.ticket);
-        let road = self.road.clone();
+        let _under_way = UnderWay(&dispatching.question_turn);
+        let agent = self.agent.clone();
         let about = ExecuteContext {
-            find: Arc::new(move |name| road.registry(|registry| registry.find(name)).map(|entry| entry.info())),
-            processes: self.road.processes.clone(),
+            find: Arc::new(move |name| agent.registry(|registry| registry.find(name)).map(|entry| entry.info())),
+            processes: self.agent.processes.clone(),
         };
         let cx = RunContext { at, cancel: cancel.clone(), about };
-        let value = Execution { call, profile: self.road.profile.clone(), changed_by: None };
-        let inner = trip.clone();
+        let value = Execution { call, profile: self.agent.profile.clone(), changed_by: None };
+        let inner = dispatching.clone();
         let innermost: Innermost<ToolsExecute> = Arc::new(move |execution| {
-            let trip = inner.clone();
-            Box::pin(async move { trip.innermost(execution).await })
+            let dispatching = inner.clone();
+            Box::pin(async move { dispatching.innermost(execution).await })
         });
-        let report = Arc::new(Report(trip.clone()));
-        let chain = Chain::run(cx, self.road.listeners.clone(), report, value, innermost);
-        match trip.until_done_or_aborted(chain).await {
-            None => Dispatch { outcome: trip.aborted(), fatal: None },
-            Some((Ok(outcome), changes)) => trip.arrive(&outcome, changes).await,
-            Some((Err(error), _)) => trip.strand(error),
+        let report = Arc::new(Report(dispatching.clone()));
+        let chain = Chain::run(cx, self.agent.listeners.clone(), report, value, innermost);
+        match dispatching.until_done_or_aborted(chain).await {
+            None => Dispatch { outcome: dispatching.aborted(), fatal: None },
+            Some((Ok(outcome), changes)) => dispatching.arrive(&outcome, changes).await,
+            Some((Err(error), _)) => dispatching.strand(error),
         }
     }
 }
 
 /// One call on its way.
-struct Trip {
-    road: Arc<Road>,
+struct CallDispatch {
+    agent: Arc<AgentDispatch>,
     log: Arc<dyn ToolLog>,
-    ticket: Ticket,
+    question_turn: QuestionTurn,
     at: StepRef,
     cancel: CancellationToken,
     /// As the model made it; its id is the one that counts.
@@ -138,7 +138,7 @@ struct Trip {
     busy: watch::Sender<u32>,
 }
 
-impl Trip {
+impl CallDispatch {
     /// Drives the waterfall. Once the token is cancelled: what must be awaited is awaited; then, when no tool ran, the waterfall is
     /// dropped, and otherwise its listeners have a short while to finish with the outcome.
     async fn until_done_or_aborted<T>(&self, chain: impl Future<Output = T>) -> Option<T> {
@@ -182,7 +182,7 @@ impl Trip {
             Err(RunError::Aborted) => texts::aborted(),
             other => other?,
         };
-        self.ticket.leave();
+        self.question_turn.leave();
         let outcome = Arc::new(outcome);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome.clone());
         Ok(outcome)
@@ -193,8 +193,8 @@ impl Trip {
             return Ok(texts::aborted());
         }
         let name = &execution.call.name;
-        let Some(entry) = self.road.registry(|registry| registry.find(name)) else {
-            return Ok(self.road.registry(|registry| texts::unknown_tool(name, registry.names())));
+        let Some(entry) = self.agent.registry(|registry| registry.find(name)) else {
+            return Ok(self.agent.registry(|registry| texts::unknown_tool(name, registry.names())));
         };
         let checked = match arguments::check(&execution.call.arguments, &entry.validator) {
             Ok(checked) => checked,
@@ -207,14 +207,14 @@ impl Trip {
         if let Some(stopped) = self.ask_permission(&call, &entry).await? {
             return Ok(stopped);
         }
-        self.ticket.leave();
+        self.question_turn.leave();
         self.run(call, changed, passed_by, execution.profile, &entry).await
     }
 
     /// Guards, then the one question that they ask together. Some outcome: the tool does not run.
     async fn ask_permission(&self, call: &ToolCall, entry: &Entry) -> Result<Option<Outcome>, RunError> {
         let info = entry.info();
-        let judged = guards::judge(&self.road.guards, &*self.log, self.at, call, &info, &self.cancel).await?;
+        let judged = guards::judge(&self.agent.guards, &*self.log, self.at, call, &info, &self.cancel).await?;
         let questions = match judged {
             Judgement::Pass => return Ok(None),
             Judgement::Stop(outcome) => return Ok(Some(outcome)),
@@ -223,10 +223,10 @@ impl Trip {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(RunError::Aborted),
-            () = self.ticket.turn() => {}
+            () = self.question_turn.come() => {}
         }
         let request = ApprovalRequest { at: self.at, call: Some(call.clone()), questions: questions.clone() };
-        let decided = self.road.approvals.ask(request, &self.cancel).await?;
+        let decided = self.agent.approvals.ask(request, &self.cancel).await?;
         Ok(match (decided.answer, decided.by) {
             (ApprovalAnswer::AllowOnce | ApprovalAnswer::AllowAlways, _) => None,
             (ApprovalAnswer::Deny, ApprovalBy::Headless) => Some(texts::approval_unavailable(&questions)),
@@ -264,13 +264,13 @@ impl Trip {
         let progress =
             Shown { log: self.log.clone(), at: self.at, call_id: call.id.clone(), plugin: entry.plugin.clone() };
         let cx = ToolContext {
-            agent: self.road.agent.clone(),
+            agent: self.agent.info.clone(),
             at: self.at,
             call_id: call.id.clone(),
             profile,
             cancel: self.cancel.clone(),
             progress: Arc::new(progress),
-            processes: self.road.processes.clone(),
+            processes: self.agent.processes.clone(),
         };
         let name = call.name.clone();
         let ran = run::run(&*entry.provider, &cx, call).await;
@@ -348,7 +348,7 @@ impl Drop for Busy<'_> {
 }
 
 /// Reports failing listeners; an abort does not tear the entry.
-struct Report(Arc<Trip>);
+struct Report(Arc<CallDispatch>);
 
 #[async_trait]
 impl FailureReport for Report {

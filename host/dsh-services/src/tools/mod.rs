@@ -10,7 +10,7 @@
 mod arguments;
 mod dispatch;
 mod guards;
-mod line;
+mod question_order;
 mod registry;
 mod run;
 #[cfg(test)]

@@ -8,45 +8,45 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 
 /// The calls of one agent that may still ask.
-pub(super) struct Line {
+pub(super) struct QuestionOrder {
     next: AtomicU64,
     waiting: watch::Sender<BTreeSet<u64>>,
 }
 
-impl Line {
+impl QuestionOrder {
     pub fn new() -> Arc<Self> {
         Arc::new(Self { next: AtomicU64::new(0), waiting: watch::Sender::new(BTreeSet::new()) })
     }
 
-    /// The next place in the line.
-    pub fn enter(self: &Arc<Self>) -> Ticket {
+    /// The next place in the order.
+    pub fn enter(self: &Arc<Self>) -> QuestionTurn {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.waiting.send_if_modified(|waiting| waiting.insert(number));
-        Ticket { line: self.clone(), number }
+        QuestionTurn { order: self.clone(), number }
     }
 }
 
-/// A call's place in the line.
-pub(super) struct Ticket {
-    line: Arc<Line>,
+/// A call's turn to ask.
+pub(super) struct QuestionTurn {
+    order: Arc<QuestionOrder>,
     number: u64,
 }
 
-impl Ticket {
+impl QuestionTurn {
     /// Waits until no call that was started before may still ask. Cancel safe.
-    pub async fn turn(&self) {
-        // The sender is a field of the line, so waiting cannot fail.
-        let _ = self.line.waiting.subscribe().wait_for(|waiting| waiting.range(..self.number).next().is_none()).await;
+    pub async fn come(&self) {
+        // The sender is a field of the order, so waiting cannot fail.
+        let _ = self.order.waiting.subscribe().wait_for(|waiting| waiting.range(..self.number).next().is_none()).await;
     }
 
     /// This call has asked what it had to ask.
     pub fn leave(&self) {
-        self.line.waiting.send_if_modified(|waiting| waiting.remove(&self.number));
+        self.order.waiting.send_if_modified(|waiting| waiting.remove(&self.number));
     }
 }
 
-/// The call is under way; dropped, it is out of the line, whatever else still holds its ticket.
-pub(super) struct UnderWay<'a>(pub &'a Ticket);
+/// The call is under way; dropped, it is out of the order, whatever else still holds its turn.
+pub(super) struct UnderWay<'a>(pub &'a QuestionTurn);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
@@ -62,9 +62,9 @@ mod tests {
 
     #[test]
     fn a_call_waits_for_those_before_it_until_they_leave_or_are_gone() {
-        let line = Line::new();
-        let (first, second, third) = (line.enter(), line.enter(), line.enter());
-        let is_its_turn = |ticket: &Ticket| ticket.turn().now_or_never().is_some();
+        let order = QuestionOrder::new();
+        let (first, second, third) = (order.enter(), order.enter(), order.enter());
+        let is_its_turn = |turn: &QuestionTurn| turn.come().now_or_never().is_some();
         assert_eq!([&first, &second, &third].map(is_its_turn), [true, false, false]);
         second.leave();
         assert_eq!([&first, &third].map(is_its_turn), [true, false]);
