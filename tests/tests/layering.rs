@@ -15,7 +15,7 @@ const CRATES: &[Row] = &[
     // The loop is tested with the real providers, not with mocks of them.
     Row { name: "dsh-loop", imports: &["dsh-seam"], tests_import: &["dsh-services", "dsh-testkit"] },
     Row { name: "dsh-services", imports: &["dsh-seam"], tests_import: &["dsh-testkit"] },
-    Row { name: "dsh-wasm", imports: &["dsh-seam"], tests_import: &["dsh-testkit"] },
+    Row { name: "dsh-wasm", imports: &["dsh-seam"], tests_import: &["dsh-testkit", "dsh-text-guests"] },
     Row { name: "dsh-testkit", imports: &["dsh-seam"], tests_import: &[] },
     Row {
         name: "dsh-host",
@@ -31,7 +31,8 @@ const CRATES: &[Row] = &[
     Row { name: "dsh-tests", imports: &["dsh-testkit"], tests_import: &["dsh-seam", "dsh-services", "dsh-faults"] },
     // Preloaded into the built binary by the tests, never linked.
     Row { name: "dsh-faults", imports: &[], tests_import: &[] },
-    Row { name: "xtask", imports: &[], tests_import: &[] },
+    Row { name: "dsh-text-guests", imports: &[], tests_import: &[] },
+    Row { name: "xtask", imports: &["dsh-text-guests"], tests_import: &[] },
 ];
 
 /// Crates of others that only some of ours may name, and why.
@@ -40,8 +41,8 @@ const FOREIGN: &[Foreign] = &[
     Foreign { prefix: "wasmparser", only: &["dsh-wasm"], reason: "only dsh-wasm knows components" },
     Foreign {
         prefix: "wit-parser",
-        only: &["dsh-wasm", "dsh-tests"],
-        reason: "only dsh-wasm and the tests of `wit/` know WIT",
+        only: &["dsh-wasm", "dsh-tests", "dsh-text-guests"],
+        reason: "only dsh-wasm, the tests of `wit/` and guests of text know WIT",
     },
     Foreign { prefix: "reqwest", only: &["dsh-services"], reason: "only model adapters know HTTP" },
     Foreign { prefix: "hyper", only: &["dsh-tests"], reason: "only model adapters know HTTP, and the tests' server" },

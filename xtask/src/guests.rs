@@ -35,6 +35,29 @@ pub fn run(repo: &Repo) -> Result<()> {
         }
         say(&format!("{}: {} components, {changed} changed", repo.shown(&place), components.len()));
     }
+    build_texts(repo)
+}
+
+/// The guests of WebAssembly text, and the folder below the build directory that gets their components.
+const TEXTS: (&str, &str) = ("tests/guests/hostile", "test-guests/hostile");
+
+/// Builds the guests that are WebAssembly text. What no text makes any more is removed, so that no case finds it.
+fn build_texts(repo: &Repo) -> Result<()> {
+    let place = repo.target.join(TEXTS.1);
+    fs::create_dir_all(&place).with_context(|| format!("cannot make `{}`", place.display()))?;
+    let guests = dsh_text_guests::find(&repo.root.join(TEXTS.0)).map_err(anyhow::Error::msg)?;
+    for entry in fs::read_dir(&place)?.flatten() {
+        let known = |guest: &dsh_text_guests::TextGuest| entry.file_name() == *format!("{}.wasm", guest.name);
+        if !guests.iter().any(known) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    let mut changed = 0;
+    for guest in &guests {
+        let bytes = guest.component().map_err(anyhow::Error::msg)?;
+        changed += usize::from(write_if_changed(&bytes, &place.join(format!("{}.wasm", guest.name)))?);
+    }
+    say(&format!("{}: {} components, {changed} changed", repo.shown(&place), guests.len()));
     Ok(())
 }
 
@@ -84,11 +107,15 @@ fn component_name(component: &Path) -> Result<String> {
 /// Copies a file unless the same bytes are there already, so that what depends on its time is not made again. The copy appears whole.
 fn copy_if_changed(from: &Path, to: &Path) -> Result<bool> {
     let bytes = fs::read(from).with_context(|| format!("cannot read `{}`", from.display()))?;
+    write_if_changed(&bytes, to)
+}
+
+fn write_if_changed(bytes: &[u8], to: &Path) -> Result<bool> {
     if fs::read(to).is_ok_and(|there| there == bytes) {
         return Ok(false);
     }
     let partial = to.with_extension(format!("partial-{}", std::process::id()));
-    fs::write(&partial, &bytes)
+    fs::write(&partial, bytes)
         .and_then(|()| fs::rename(&partial, to))
         .with_context(|| format!("cannot write `{}`", to.display()))?;
     Ok(true)

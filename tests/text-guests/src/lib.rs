@@ -1,0 +1,59 @@
+//! Components of a few lines of WebAssembly text, for tests: what a guest does wrong is often a thing that no compiler would write.
+//!
+//! [`component`] makes one of a world and a core module; a [`TextGuest`] is a file that holds both, with what is to come of it.
+
+mod guest;
+mod prelude;
+mod repeat;
+
+pub use guest::{Expected, TextGuest, find};
+use std::path::Path;
+pub use wit_parser::Resolve;
+
+/// The contract of this repository, to add packages to.
+///
+/// # Panics
+/// When `wit/` does not parse.
+#[must_use]
+pub fn contract() -> Resolve {
+    let mut resolve = Resolve::default();
+    let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
+    resolve.push_dir(&wit).expect("the contract parses");
+    resolve
+}
+
+/// A component whose core module is `core` and whose world has the lines `world`.
+///
+/// # Panics
+/// When they do not fit.
+#[must_use]
+pub fn component(world: &str, core: &str) -> Vec<u8> {
+    component_with(contract(), world, core)
+}
+
+/// The same with more WIT packages beside the contract.
+///
+/// # Panics
+/// When they do not fit.
+#[must_use]
+pub fn component_with(resolve: Resolve, world: &str, core: &str) -> Vec<u8> {
+    encode(resolve, world, |_, _| core.to_owned()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Makes a component; `core` gets the world to write imports from.
+fn encode(
+    mut resolve: Resolve,
+    world: &str,
+    core: impl FnOnce(&Resolve, wit_parser::WorldId) -> String,
+) -> Result<Vec<u8>, String> {
+    let text = format!("package test:guest;\nworld guest {{\n{world}\n}}\n");
+    let package = resolve.push_str("guest.wit", &text).map_err(|error| format!("the world: {error:#}"))?;
+    let world = resolve.select_world(&[package], Some("guest")).map_err(|error| format!("the world: {error:#}"))?;
+    let core = core(&resolve, world);
+    let mut module = wat::parse_str(&core).map_err(|error| format!("the core module: {error}"))?;
+    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8, false)
+        .map_err(|error| format!("the metadata: {error:#}"))?;
+    let mut encoder = wit_component::ComponentEncoder::default();
+    encoder.validate(true).module(&module).map_err(|error| format!("the module in its world: {error:#}"))?;
+    encoder.encode().map_err(|error| format!("the module in its world: {error:#}"))
+}
