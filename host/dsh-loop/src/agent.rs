@@ -6,18 +6,16 @@ use std::sync::{Arc, PoisonError};
 
 use dsh_seam::event::{AgentCreated, Event, LiveEvent, Source, Status};
 use dsh_seam::failure::Failure;
-use dsh_seam::ids::{AgentId, AgentInfo, SessionId, StepRef};
+use dsh_seam::ids::{AgentId, AgentInfo, SessionId};
 use dsh_seam::message::{ContentBlock, ToolCall};
-use dsh_seam::plugin::{Attached, Plugin};
+use dsh_seam::plugin::Plugin;
 use dsh_seam::services::{Registration, Services};
-use dsh_seam::session::{NewSession, OpenSession, RegisteredSections, SessionWriter, SharedReplay};
-use dsh_seam::tools::{Dispatch, Profile, RegisteredGuard, ToolDefinition, ToolLog, ToolSetup};
-use dsh_seam::waterfall::{Listener, Registered, Waterfall};
+use dsh_seam::session::{NewSession, OpenSession, SessionWriter, SharedReplay};
+use dsh_seam::tools::{Dispatch, ToolDefinition};
 use tokio::sync::{RwLock, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::context::Context;
-use crate::core::{Core, Seams};
+use crate::core::Core;
 use crate::ending;
 use crate::frames::Frames;
 use crate::held::HeldContext;
@@ -27,6 +25,7 @@ use crate::log_state::LogState;
 use crate::options::{AgentOptions, CreateError, SessionChoice};
 use crate::queued::Queued;
 use crate::repair::{self, Cut};
+use crate::seams::{PluginList, PluginSet};
 use crate::subagents::{Children, Inherited};
 use crate::sync::{Mutex, spawn};
 
@@ -34,18 +33,25 @@ use crate::sync::{Mutex, spawn};
 #[derive(Clone)]
 pub struct AgentLoop {
     services: Services,
-    plugins: Arc<[Arc<dyn Plugin>]>,
+    plugins: PluginSet,
 }
 
 impl AgentLoop {
     /// `plugins` in waterfall order, the first outermost.
     pub fn new(services: Services, plugins: Vec<Arc<dyn Plugin>>) -> Self {
-        Self { services, plugins: plugins.into() }
+        Self::of(services, plugins.into())
     }
 
     /// The same with plugins that are shared already.
-    pub(crate) fn of(services: Services, plugins: Arc<[Arc<dyn Plugin>]>) -> Self {
-        Self { services, plugins }
+    pub(crate) fn of(services: Services, plugins: PluginList) -> Self {
+        Self { services, plugins: PluginSet::new(plugins) }
+    }
+
+    /// Puts each of `versions` in the place of the plugin with its name, in every agent of this loop: in one that is made from now on at
+    /// once, in others at their next turn, which logs `plugin/reloaded` first. A turn under way and its sub-agents keep what they began
+    /// with. Their tools must go together with those of the other plugins; when they do not, nothing of it happens and it is said.
+    pub fn exchange(&self, versions: &[Arc<dyn Plugin>]) {
+        self.plugins.exchange(versions);
     }
 
     /// Opens or makes the session, attaches the plugins, registers the agent, repairs the session's open turn if it has one, and
@@ -73,11 +79,7 @@ impl AgentLoop {
         }
         let info = AgentInfo { agent: id, session: session.header.id.clone(), lineage: options.lineage.clone() };
         let core = self.core(info, options, (session.writer, state), inherited);
-        let (seams, observers) = self.seams(&core).map_err(CreateError::Tools)?;
-        if core.seams.set(seams).is_err() {
-            unreachable!("a core is made once");
-        }
-        core.journal.observe(observers);
+        core.attach().map_err(CreateError::Tools)?;
         // Context that comes during the repair waits for the end of the step, as it does while a step runs.
         if core.journal.state().open.as_ref().is_some_and(|turn| turn.step.is_some()) {
             core.held.step_opens().await;
@@ -173,7 +175,7 @@ impl AgentLoop {
             children: Children::default(),
             journal,
             inbox,
-            seams: std::sync::OnceLock::new(),
+            seams: std::sync::RwLock::default(),
             held: HeldContext::default(),
             schemas: Mutex::default(),
             flushed: AtomicU64::new(next_seq),
@@ -188,78 +190,6 @@ impl AgentLoop {
         });
         core
     }
-
-    /// Attaches every plugin to the agent and sorts what comes back by seam.
-    fn seams(&self, core: &Arc<Core>) -> Result<(Seams, Observers), Failure> {
-        let attach = |plugin: &Arc<dyn Plugin>| {
-            let context = Context::new(plugin.name().clone(), core.info.clone(), Arc::downgrade(core));
-            (plugin.clone(), plugin.attach(Arc::new(context)))
-        };
-        let attached: Vec<(Arc<dyn Plugin>, Attached)> = self.plugins.iter().map(attach).collect();
-        let log: Arc<dyn ToolLog> = core.journal.place(StepRef::default(), None);
-        let services = &core.services;
-        let approvals = services.approvals.for_agent(core.info.clone(), services.approver.clone(), log.clone());
-        let guards = attached.iter().filter_map(|(plugin, seams)| {
-            Some(RegisteredGuard {
-                plugin: plugin.name().clone(),
-                mode: plugin.failure_mode(),
-                guard: seams.guard.clone()?,
-            })
-        });
-        let inherited = core.inherited.as_ref();
-        let setup = ToolSetup {
-            agent: core.info.clone(),
-            providers: named(&attached, |seams| seams.provider.clone()),
-            listeners: listeners(&attached, |seams| seams.execute.clone()),
-            guards: guards.collect(),
-            approvals: approvals.clone(),
-            log,
-            only: inherited.map(|inherited| inherited.tools.clone()),
-            profile: inherited.map_or_else(|| Arc::new(Profile::unrestricted()), |inherited| inherited.profile.clone()),
-        };
-        let tools = services.tools.for_agent(setup)?;
-        let sections = attached.iter().filter_map(|(plugin, seams)| {
-            Some(RegisteredSections {
-                plugin: plugin.name().clone(),
-                mode: plugin.failure_mode(),
-                sections: seams.sections.clone()?,
-            })
-        });
-        let observers = named(&attached, |seams| seams.observer.clone());
-        let seams = Seams {
-            request: listeners(&attached, |seams| seams.request.clone()),
-            request_error: listeners(&attached, |seams| seams.request_error.clone()),
-            step_result: listeners(&attached, |seams| seams.step_result.clone()),
-            turn_continuation: listeners(&attached, |seams| seams.turn_continuation.clone()),
-            sections: sections.collect(),
-            flushes: named(&attached, |seams| seams.flush.clone()),
-            lifecycles: attached.iter().filter_map(|(_, seams)| seams.lifecycle.clone()).collect(),
-            order: attached.iter().map(|(plugin, _)| plugin.name().clone()).collect(),
-            tools,
-            approvals,
-            _attached: attached.into_iter().map(|(_, seams)| seams).collect(),
-        };
-        Ok((seams, observers))
-    }
-}
-
-type Observers = Vec<(dsh_seam::PluginName, Arc<dyn dsh_seam::session::Observer>)>;
-
-fn named<T>(
-    attached: &[(Arc<dyn Plugin>, Attached)],
-    pick: impl Fn(&Attached) -> Option<T>,
-) -> Vec<(dsh_seam::PluginName, T)> {
-    attached.iter().filter_map(|(plugin, seams)| Some((plugin.name().clone(), pick(seams)?))).collect()
-}
-
-fn listeners<W: Waterfall>(
-    attached: &[(Arc<dyn Plugin>, Attached)],
-    pick: impl Fn(&Attached) -> Option<Arc<dyn Listener<W>>>,
-) -> Arc<[Registered<W>]> {
-    let registered = |(plugin, seams): &(Arc<dyn Plugin>, Attached)| {
-        Some(Registered { plugin: plugin.name().clone(), mode: plugin.failure_mode(), listener: pick(seams)? })
-    };
-    attached.iter().filter_map(registered).collect()
 }
 
 /// Starts the driver and what waits for its end.
@@ -379,9 +309,7 @@ impl LoopAgent {
             opaque: None,
         };
         let outcome = self.core.call_outside(call, &self.core.life).await;
-        for lifecycle in &self.core.seams().lifecycles {
-            lifecycle.turn_ended();
-        }
+        self.core.seams().turn_ended();
         outcome.map_err(|error| error.to_failure())
     }
 

@@ -58,7 +58,7 @@ impl Core {
         calls: &[ToolCall],
         cancel: &CancellationToken,
     ) -> Result<Vec<Dispatch>, RunError> {
-        let tools = &self.seams().tools;
+        let tools = self.seams().tools.clone();
         let dispatches = self.journal.settling(async {
             match calls {
                 [call] => vec![tools.dispatch(at, call.clone(), cancel).await],

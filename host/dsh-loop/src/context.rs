@@ -126,7 +126,7 @@ impl PluginContext for Context {
 
     fn tools(&self) -> Vec<ToolInfo> {
         let Some(core) = self.core.upgrade() else { return Vec::new() };
-        let tools = &core.seams().tools;
+        let tools = core.seams().tools.clone();
         tools.definitions().iter().filter_map(|tool| tools.find(&tool.name)).collect()
     }
 

@@ -1,19 +1,16 @@
 //! What the driver, the handle and the plugins' contexts share, and the small moves that more than one of them makes.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use dsh_seam::draft::Compaction;
 use dsh_seam::event::{ChangeKind, CompactionApplied, ErrorEvent, Event, LiveEvent, WaterfallChanged};
 use dsh_seam::failure::{Failure, Seam};
 use dsh_seam::ids::{AgentInfo, PluginName, StepRef};
 use dsh_seam::message::ToolSchema;
-use dsh_seam::plugin::{Attached, Lifecycle, Plugin};
 use dsh_seam::services::Services;
-use dsh_seam::session::{Flush, RegisteredSections};
-use dsh_seam::tools::{AgentTools, Approvals, ToolDefinition};
-use dsh_seam::waterfall::{Change, Registered, RunError};
-use dsh_seam::waterfalls::{Request, RequestError, StepResult, TurnContinuation};
+use dsh_seam::tools::ToolDefinition;
+use dsh_seam::waterfall::{Change, RunError};
 use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +19,7 @@ use crate::held::HeldContext;
 use crate::inbox::Inbox;
 use crate::journal::{Journal, TOO_LARGE};
 use crate::options::{AgentOptions, Text};
+use crate::seams::{PluginSet, Seams};
 use crate::stop::{Stop, guarded};
 use crate::subagents::{Children, Inherited};
 use crate::sync::Mutex;
@@ -33,13 +31,15 @@ pub(crate) struct Core {
     pub(crate) options: AgentOptions,
     pub(crate) system_suffix: Text,
     pub(crate) services: Services,
-    pub(crate) plugins: Arc<[Arc<dyn Plugin>]>,
+    /// What the plugins are to be from the next turn on.
+    pub(crate) plugins: PluginSet,
     /// What it has from its parent, when an agent made it.
     pub(crate) inherited: Option<Inherited>,
     pub(crate) children: Children,
     pub(crate) journal: Arc<Journal>,
     pub(crate) inbox: Inbox,
-    pub(crate) seams: OnceLock<Seams>,
+    /// Not a lock of `sync.rs`: written when the agent is made and between two turns, by whoever is alone then.
+    pub(crate) seams: std::sync::RwLock<Option<Arc<Seams>>>,
     pub(crate) held: HeldContext,
     pub(crate) frames: Frames,
     pub(crate) schemas: Mutex<Option<Schemas>>,
@@ -57,28 +57,15 @@ pub(crate) struct Schemas {
     schemas: Arc<[ToolSchema]>,
 }
 
-/// The plugins' parts in one agent's life, in plugin order.
-pub(crate) struct Seams {
-    pub(crate) request: Arc<[Registered<Request>]>,
-    pub(crate) request_error: Arc<[Registered<RequestError>]>,
-    pub(crate) step_result: Arc<[Registered<StepResult>]>,
-    pub(crate) turn_continuation: Arc<[Registered<TurnContinuation>]>,
-    pub(crate) sections: Vec<RegisteredSections>,
-    pub(crate) flushes: Vec<(PluginName, Arc<dyn Flush>)>,
-    pub(crate) lifecycles: Vec<Arc<dyn Lifecycle>>,
-    pub(crate) order: Vec<PluginName>,
-    pub(crate) tools: Arc<dyn AgentTools>,
-    pub(crate) approvals: Arc<dyn Approvals>,
-    /// Dropped at the end: what the plugins keep for this agent.
-    pub(crate) _attached: Vec<Attached>,
-}
-
 impl Core {
-    /// The plugins' parts; there from the moment the agent is visible to anyone.
-    pub(crate) fn seams(&self) -> &Seams {
-        self.seams
-            .get()
-            .expect("invariant: set by `AgentLoop::create` before the driver starts and before the agent is returned")
+    /// The plugins' parts as they are now; there from the moment the agent is visible to anyone. Within a turn they stay the same.
+    pub(crate) fn seams(&self) -> Arc<Seams> {
+        let seams = self.seams.read().unwrap_or_else(PoisonError::into_inner).clone();
+        seams.expect("invariant: set by `AgentLoop::create` before the driver starts and before the agent is returned")
+    }
+
+    pub(crate) fn set_seams(&self, seams: Seams) {
+        *self.seams.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(seams));
     }
 
     /// Logs a message that was taken in; `taken` takes it off where it waits. One that the log refuses as too large is lost: it is
@@ -135,7 +122,8 @@ impl Core {
     /// Changes of a draft as one line per plugin, in configuration order.
     pub(crate) fn in_plugin_order(&self, changes: Vec<(PluginName, ChangeKind)>) -> Vec<Change> {
         let mut ordered: Vec<Change> = Vec::new();
-        for plugin in &self.seams().order {
+        let seams = self.seams();
+        for plugin in &seams.order {
             let what: Vec<_> = changes.iter().filter(|(by, _)| by == plugin).map(|(_, kind)| *kind).collect();
             if !what.is_empty() {
                 ordered.push(Change { plugin: plugin.clone(), what });

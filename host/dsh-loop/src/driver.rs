@@ -46,16 +46,15 @@ pub(crate) async fn drive(core: Arc<Core>) {
 }
 
 impl Core {
-    /// One turn, from the drained messages to the flush.
+    /// One turn, from the drained messages to the flush; before it, the exchange of plugins of which there are other versions.
     async fn turn(&self, due: Due) {
         let token = due.token.clone();
+        self.exchange_plugins().await;
         let Some(turn) = self.open_turn(due).await else { return };
         let end = self.steps(turn, &token).await;
         self.close_turn(turn, end).await;
         self.flush_turn().await;
-        for lifecycle in &self.seams().lifecycles {
-            lifecycle.turn_ended();
-        }
+        self.seams().turn_ended();
     }
 
     /// Logs what was drained and opens the turn; none when the log is dead, or has refused all that there was to answer.
@@ -214,7 +213,8 @@ impl Core {
         let flushed = self.flushed.swap(next_seq, Ordering::AcqRel);
         let asked =
             |plugin: &PluginName| self.journal.state().has_news_for(plugin, flushed) && !self.journal.is_off(plugin);
-        for (plugin, flush) in self.seams().flushes.iter().filter(|(plugin, _)| asked(plugin)) {
+        let seams = self.seams();
+        for (plugin, flush) in seams.flushes.iter().filter(|(plugin, _)| asked(plugin)) {
             let deadline = self.options.deadlines.flush;
             let failed = match tokio::time::timeout(deadline, flush.flush()).await {
                 Ok(Ok(())) => continue,

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `agent.rs`, `ending.rs` | make, hold and end an agent |
 //! | `inbox.rs`, `queued.rs`, `turn_token.rs` | two queues, the status and the turn's token under one lock; a message; what ends a turn from outside |
+//! | `seams.rs` | the plugins' parts in an agent's life, and their exchange for other versions |
 //! | `held.rs` | context that waits for a step's end |
 //! | `driver.rs` | turns |
 //! | `step.rs`, `frames.rs`, `batch.rs`, `stream.rs`, `call_ids.rs` | one step: request, answer, tools |
@@ -30,6 +31,7 @@ mod log_state;
 mod options;
 mod queued;
 mod repair;
+mod seams;
 mod step;
 mod stop;
 mod stream;

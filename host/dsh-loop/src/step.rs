@@ -148,9 +148,14 @@ impl Core {
         spent: &mut Option<Usage>,
     ) -> Result<(Message, FinishReason), Stop> {
         let place = self.journal.place(at, None);
-        let sections = &self.seams().sections;
-        let assemble =
-            self.services.system_prompt.assemble(at, sections, &self.system_suffix, place.as_ref(), token.token());
+        let seams = self.seams();
+        let assemble = self.services.system_prompt.assemble(
+            at,
+            &seams.sections,
+            &self.system_suffix,
+            place.as_ref(),
+            token.token(),
+        );
         let system = self.guarded(token, assemble).await??.into();
         let mut attempt = Attempt { number: 1, system, tools: self.tool_schemas(), retry_of: None };
         loop {

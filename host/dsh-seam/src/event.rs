@@ -470,6 +470,19 @@ payload! {
         /// The option that would grant it, as it is typed.
         grant: String,
     }
+    /// A plugin was exchanged for another version of it.
+    PluginReloaded {
+        /// The first turn that it serves.
+        turn: u32,
+        /// Which plugin.
+        plugin: PluginName,
+        /// The SHA-256 of its file, lower-case hex.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sha256: Option<String>,
+        /// The same of the version that served the turns before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        previous: Option<String>,
+    }
     /// A value a plugin keeps; none: it is removed.
     PluginState {
         /// The key.
@@ -590,6 +603,8 @@ events! {
     PluginFailed(PluginFailed) = "plugin/failed",
     /// A plugin asked for what it was not granted.
     PluginRefused(PluginRefused) = "plugin/refused",
+    /// A plugin was exchanged for another version of it.
+    PluginReloaded(PluginReloaded) = "plugin/reloaded",
 }
 
 impl Event {
@@ -599,6 +614,7 @@ impl Event {
             Event::PluginState { plugin, .. } => Some(plugin.as_str()),
             Event::PluginFailed(failed) => Some(failed.plugin.as_str()),
             Event::PluginRefused(refused) => Some(refused.plugin.as_str()),
+            Event::PluginReloaded(reloaded) => Some(reloaded.plugin.as_str()),
             Event::Usage(usage) => usage.plugin.as_ref().map(PluginName::as_str),
             Event::ContextMessage(UserMessage { source: Source::Plugin { plugin }, .. }) => Some(plugin.as_str()),
             Event::Foreign(event) => event.kind.strip_prefix("plugin/").and_then(|rest| rest.split('/').next()),
@@ -879,6 +895,16 @@ mod tests {
             }),
             "plugin/failed",
             json!({"turn": 1, "step": 2, "plugin": "p", "seam": "agent/request", "kind": "limit", "message": "m"}),
+        );
+        check(
+            Event::PluginReloaded(PluginReloaded {
+                turn: 2,
+                plugin: PluginName::new("p").expect("valid"),
+                sha256: Some("ab".into()),
+                previous: None,
+            }),
+            "plugin/reloaded",
+            json!({"turn": 2, "plugin": "p", "sha256": "ab"}),
         );
         check(
             Event::PluginState {

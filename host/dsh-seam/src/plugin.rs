@@ -26,6 +26,10 @@ pub trait Plugin: Send + Sync {
     fn name(&self) -> &PluginName;
     /// What the operator wants its failure to do.
     fn failure_mode(&self) -> FailureMode;
+    /// The SHA-256 of the file that it is from, lower-case hex; none when it is from none. Tells one version from another.
+    fn sha256(&self) -> Option<&str> {
+        None
+    }
     /// Makes it part of one agent's life. Quick: instances are made when they are first called.
     fn attach(&self, context: Arc<dyn PluginContext>) -> Attached;
 }

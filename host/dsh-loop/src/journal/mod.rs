@@ -10,7 +10,7 @@ mod place;
 mod settling;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -46,7 +46,8 @@ pub(crate) struct Journal {
     sealed: AtomicBool,
     clock: Arc<dyn Clock>,
     events: Arc<dyn EventSink>,
-    observers: OnceLock<Vec<Watcher>>,
+    /// Not a lock of `sync.rs`: written when the agent is made and between two turns.
+    observers: RwLock<Arc<[Arc<Watcher>]>>,
     unsettled: Unsettled,
     /// Entries that are shown on tasks of their own.
     shows: UnderWay,
@@ -78,7 +79,7 @@ impl Journal {
             sealed: AtomicBool::new(false),
             clock,
             events,
-            observers: OnceLock::new(),
+            observers: RwLock::default(),
             unsettled: Unsettled::default(),
             shows: UnderWay::default(),
             owed: UnderWay::default(),

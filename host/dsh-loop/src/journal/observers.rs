@@ -30,28 +30,31 @@ pub(super) struct Watcher {
 }
 
 impl Journal {
-    /// Names the observers, in plugin order; once.
+    /// Names the observers, in plugin order. One that was there before fares as it did; whoever is no longer named is told nothing more.
     pub(crate) fn observe(&self, observers: Vec<(PluginName, Arc<dyn Observer>)>) {
-        let watcher = |(plugin, observer)| Watcher {
-            plugin,
-            observer,
-            failures: AtomicU32::new(0),
-            off: AtomicBool::new(false),
-            busy: AtomicBool::new(false),
-            backlog: Mutex::default(),
+        let before = self.watchers();
+        let watcher = |(plugin, observer): (PluginName, Arc<dyn Observer>)| {
+            let same = |known: &Watcher| std::ptr::addr_eq(Arc::as_ptr(&known.observer), Arc::as_ptr(&observer));
+            let is_it = |known: &&Arc<Watcher>| known.plugin == plugin && same(known);
+            before.iter().find(is_it).cloned().unwrap_or_else(|| Arc::new(Watcher::new(plugin, observer)))
         };
-        let _ = self.observers.set(observers.into_iter().map(watcher).collect());
+        let watchers = observers.into_iter().map(watcher).collect();
+        *self.observers.write().unwrap_or_else(PoisonError::into_inner) = watchers;
+    }
+
+    fn watchers(&self) -> Arc<[Arc<Watcher>]> {
+        self.observers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Lets every observer that asked for it see an entry, in plugin order.
     pub(super) async fn notify(&self, entry: &Arc<Entry>, depth: u32) {
-        let Some(watchers) = self.observers.get() else { return };
+        let watchers = self.watchers();
         if watchers.is_empty() {
             return;
         }
         let kind = entry.event.kind();
         let author = entry.event.author();
-        for watcher in watchers {
+        for watcher in watchers.iter() {
             if watcher.off.load(Ordering::Relaxed)
                 || author == Some(watcher.plugin.as_str())
                 || !wants(watcher.observer.kinds(), &kind)
@@ -113,12 +116,22 @@ impl Journal {
 
     /// Whether the plugin's observer failed so often that it is off for this run; then it has nothing to flush either.
     pub(crate) fn is_off(&self, plugin: &PluginName) -> bool {
-        let watchers = self.observers.get().map(Vec::as_slice).unwrap_or_default();
-        watchers.iter().any(|watcher| watcher.plugin == *plugin && watcher.off.load(Ordering::Relaxed))
+        self.watchers().iter().any(|watcher| watcher.plugin == *plugin && watcher.off.load(Ordering::Relaxed))
     }
 }
 
 impl Watcher {
+    fn new(plugin: PluginName, observer: Arc<dyn Observer>) -> Self {
+        Self {
+            plugin,
+            observer,
+            failures: AtomicU32::new(0),
+            off: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
+            backlog: Mutex::default(),
+        }
+    }
+
     fn backlog(&self) -> MutexGuard<'_, VecDeque<(Arc<Entry>, u32)>> {
         self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -87,7 +87,7 @@ impl ChildTask {
                 profile: profile.clone(),
                 above: self.above.clone(),
             };
-            let agents = AgentLoop::of(services, parent.plugins.clone());
+            let agents = AgentLoop::of(services, parent.seams().plugins.clone());
             match agents.create_with(id, options.clone(), Some(inherited)).await {
                 Ok(child) => return Ok((child, collector)),
                 Err(CreateError::Duplicate(_)) => {}

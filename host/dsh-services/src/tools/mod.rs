@@ -23,6 +23,7 @@ use dsh_seam::Failure;
 use dsh_seam::tools::{AgentTools, Processes, ToolSetup, Tools};
 
 use dispatch::Dispatcher;
+pub use registry::check_tools;
 
 /// Makes registries and dispatchers.
 pub struct ToolServices {

@@ -1,6 +1,6 @@
 //! The tools of one agent by name, each with its compiled schema.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dsh_seam::tools::{ToolDefinition, ToolInfo, ToolProvider};
@@ -88,6 +88,26 @@ impl Registry {
     pub fn remove(&mut self, plugin: &PluginName) {
         *self = Self::of(self.entries.iter().filter(|entry| entry.plugin != *plugin).cloned().collect());
     }
+}
+
+/// Whether the tools of these plugins can be one agent's. Fails as [`dsh_seam::tools::Tools::for_agent`] does, without an agent.
+///
+/// # Errors
+/// A name that is not allowed or is there twice, a schema that is none.
+pub fn check_tools<'a>(
+    plugins: impl IntoIterator<Item = (&'a PluginName, &'a [ToolDefinition])>,
+) -> Result<(), Failure> {
+    let mut known: BTreeMap<&str, &PluginName> = BTreeMap::new();
+    for (plugin, tools) in plugins {
+        for tool in tools {
+            check_name(plugin, &tool.name)?;
+            if let Some(other) = known.insert(&tool.name, plugin) {
+                return Err(twice(&tool.name, other, plugin));
+            }
+            compile(plugin, tool)?;
+        }
+    }
+    Ok(())
 }
 
 fn check_name(plugin: &PluginName, name: &str) -> Result<(), Failure> {
