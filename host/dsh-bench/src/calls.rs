@@ -1,7 +1,7 @@
 //! One call of a listener of `agent/request`, through the waterfall as the loop runs it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use dsh_seam::draft::{DraftStart, ModelCatalog, RequestDraft};
@@ -97,19 +97,34 @@ impl Onion {
         Ok(Self { listeners: Arc::new([registered]), report: Arc::new(NoReport), innermost })
     }
 
-    async fn run(&self, draft: &Arc<RequestDraft>) -> Result<(), RunError> {
-        let cx = RunContext { at: StepRef { turn: 1, step: 1 }, cancel: CancellationToken::new(), about: () };
+    async fn run(&self, draft: &Arc<RequestDraft>, cancel: &CancellationToken) -> Result<(), RunError> {
+        let cx = RunContext { at: StepRef { turn: 1, step: 1 }, cancel: cancel.clone(), about: () };
         Chain::run(cx, self.listeners.clone(), self.report.clone(), draft.clone(), self.innermost.clone()).await.0
     }
 
     /// Microseconds a run.
     async fn round(&self, draft: &Arc<RequestDraft>) -> Fallible<f64> {
+        // The turn's, as in the loop.
+        let cancel = CancellationToken::new();
         let start = Instant::now();
         for _ in 0..CALLS {
-            self.run(draft).await?;
+            self.run(draft, &cancel).await?;
         }
         Ok(micros_each(start, CALLS))
     }
+}
+
+/// Calls a listener that passes on for `time`, for a profiler.
+pub async fn profile(places: &Places, time: Duration) -> Fallible<()> {
+    let noop = Onion::new(&load(&engine()?, &places.guests, "noop", "noop", json!({})).await?)?;
+    tokio::spawn(async move {
+        let (draft, start) = (draft(SHORT), Instant::now());
+        while start.elapsed() < time {
+            noop.round(&draft).await?;
+        }
+        Ok(())
+    })
+    .await?
 }
 
 /// Does it on a task, as the loop does.

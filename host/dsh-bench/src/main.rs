@@ -16,6 +16,7 @@ mod wasm;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use report::{Report, Row};
 
@@ -26,6 +27,13 @@ pub type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 const IDLE_AGENTS: &str = "idle-agents";
 /// The argument, before a folder and an id, that makes it the one that opens a session.
 const OPEN_SESSION: &str = "open-session";
+
+/// The argument, before one of [`LOOPS`], that does one thing over and over, for a profiler.
+const PROFILE: &str = "profile";
+/// What can be done over and over: a listener's call, a policy's verdict, steps without and with five plugins.
+const LOOPS: [&str; 4] = ["listener", "policy", "steps", "plugins"];
+/// For how long.
+const PROFILE_TIME: Duration = Duration::from_secs(5);
 
 /// Where the things are that are measured.
 pub struct Places {
@@ -79,7 +87,22 @@ fn run() -> Fallible<()> {
         [IDLE_AGENTS] => runtime.block_on(memory::child(&places)),
         [OPEN_SESSION, folder, id] => runtime.block_on(long::child(folder, id)),
         [only] if GROUPS.contains(&only) => runtime.block_on(all(&places, Some(only))),
-        _ => Err(format!("usage: dsh-bench [GROUP], one of {}", GROUPS.join(", ")).into()),
+        [PROFILE, what] if LOOPS.contains(&what) => runtime.block_on(profile(&places, what)),
+        _ => Err(format!(
+            "usage: dsh-bench [GROUP], one of {}; or dsh-bench {PROFILE} LOOP, one of {}",
+            GROUPS.join(", "),
+            LOOPS.join(", ")
+        )
+        .into()),
+    }
+}
+
+/// One thing over and over.
+async fn profile(places: &Places, what: &str) -> Fallible<()> {
+    match what {
+        "listener" => calls::profile(places, PROFILE_TIME).await,
+        "policy" => policy::profile(places, PROFILE_TIME).await,
+        _ => steps::profile(places, what == "plugins", PROFILE_TIME).await,
     }
 }
 

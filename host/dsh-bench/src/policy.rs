@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dsh_seam::ids::{PluginName, StepRef};
 use dsh_seam::message::ToolCall;
@@ -123,4 +123,13 @@ pub async fn rows(places: &Places) -> Rows {
         compare(&component, "a spawned native executable", 300.0, native).await,
         compare(&component, "a spawned `python3`", 3_000.0, python).await,
     ])
+}
+
+/// Asks the policy for `time`, for a profiler.
+pub async fn profile(places: &Places, time: Duration) -> Fallible<()> {
+    let (component, start) = (Component::load(places).await?, Instant::now());
+    while start.elapsed() < time {
+        component.round().await?;
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Steps of the loop: request, answer, one tool call, its result.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dsh_seam::plugin::Plugin;
 use dsh_seam::services::SystemClock;
@@ -81,4 +81,14 @@ async fn five(places: &Places) -> Fallible<Row> {
         added.differences(),
     )
     .detail(detail))
+}
+
+/// Makes steps for `time`, with five plugins or with none, for a profiler.
+pub async fn profile(places: &Places, with_plugins: bool, time: Duration) -> Fallible<()> {
+    let plugins = if with_plugins { five_noops(&engine()?, places).await? } else { Vec::new() };
+    let start = Instant::now();
+    while start.elapsed() < time {
+        middle(&plugins).await?;
+    }
+    Ok(())
 }
