@@ -4,6 +4,7 @@
 //! made in the name of a plugin. The dispatcher of the waterfall puts a draft back with [`RequestDraft::restore`]; nothing here is
 //! logged before the whole waterfall has returned.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::event::{ChangeKind, RequestEdit};
@@ -58,12 +59,14 @@ pub struct RequestDraft {
     last_usage: Option<Usage>,
     retry_of: Option<RequestFailure>,
     models: Arc<dyn ModelCatalog>,
+    /// Counts whatever may have changed the state; written while it is locked.
+    revision: AtomicU64,
     state: Mutex<Arc<State>>,
 }
 
-/// A draft's state at one moment; a pointer, copied when the draft is edited.
+/// A draft's state at one moment: a pointer, copied when the draft is edited, and the draft's revision then.
 #[derive(Clone)]
-pub struct DraftCheckpoint(Arc<State>);
+pub struct DraftCheckpoint(Arc<State>, u64);
 
 #[derive(Clone)]
 struct State {
@@ -151,6 +154,7 @@ impl RequestDraft {
             last_usage: start.last_usage,
             retry_of: start.retry_of,
             models: start.models,
+            revision: AtomicU64::new(0),
             state: Mutex::new(Arc::new(state)),
         }
     }
@@ -159,14 +163,27 @@ impl RequestDraft {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The state, to be changed.
+    fn edited(&self) -> MutexGuard<'_, Arc<State>> {
+        let guard = self.state();
+        self.revision.fetch_add(1, Ordering::Release);
+        guard
+    }
+
     /// Remembers the draft as it is now.
     pub fn checkpoint(&self) -> DraftCheckpoint {
-        DraftCheckpoint(self.state().clone())
+        let state = self.state();
+        DraftCheckpoint(state.clone(), self.revision.load(Ordering::Acquire))
+    }
+
+    /// Whether nothing has touched the draft since. A draft that was edited and put back counts as touched.
+    pub fn is_at(&self, checkpoint: &DraftCheckpoint) -> bool {
+        self.revision.load(Ordering::Acquire) == checkpoint.1
     }
 
     /// Puts the draft back to what it was.
     pub fn restore(&self, checkpoint: &DraftCheckpoint) {
-        *self.state() = checkpoint.0.clone();
+        *self.edited() = checkpoint.0.clone();
     }
 
     /// `PROVIDER/MODEL`, if one is set.
@@ -180,7 +197,7 @@ impl RequestDraft {
             return Ok(());
         }
         self.models.check_for_plugin(model)?;
-        let mut guard = self.state();
+        let mut guard = self.edited();
         let state = Arc::make_mut(&mut guard);
         state.model = Some(model.into());
         state.changed(plugin, ChangeKind::Model);
@@ -194,7 +211,7 @@ impl RequestDraft {
 
     /// Sets the system prompt.
     pub fn set_system(&self, plugin: &PluginName, text: &str) {
-        let mut guard = self.state();
+        let mut guard = self.edited();
         let state = Arc::make_mut(&mut guard);
         if *state.system != *text {
             state.system = text.into();
@@ -209,7 +226,7 @@ impl RequestDraft {
 
     /// Drops, reorders or describes tools; none may be new and no parameters may change.
     pub fn set_tools(&self, plugin: &PluginName, tools: Vec<ToolSchema>) -> Result<(), Failure> {
-        let mut guard = self.state();
+        let mut guard = self.edited();
         let state = Arc::make_mut(&mut guard);
         for (at, tool) in tools.iter().enumerate() {
             let Some(known) = state.tools.iter().find(|known| known.name == tool.name) else {
@@ -245,7 +262,7 @@ impl RequestDraft {
         if sampling.temperature.is_some_and(|temperature| !temperature.is_finite() || temperature < 0.0) {
             return Err(Failure::invalid_argument("`temperature` must be a number from 0 up"));
         }
-        let mut guard = self.state();
+        let mut guard = self.edited();
         let state = Arc::make_mut(&mut guard);
         if *state.sampling != sampling {
             state.sampling = Arc::new(sampling);
@@ -297,7 +314,7 @@ impl RequestDraft {
         count: u32,
         replacement: Vec<Message>,
     ) -> Result<(), Failure> {
-        let mut guard = self.state();
+        let mut guard = self.edited();
         let state = Arc::make_mut(&mut guard);
         let (from, to) = state.range(start, count)?;
         let replacement = weigh(replacement, Origin::Edit)?;
@@ -316,7 +333,7 @@ impl RequestDraft {
         count: u32,
         replacement: Vec<Message>,
     ) -> Result<(), Failure> {
-        let mut guard = self.state();
+        let mut guard = self.edited();
         let state = Arc::make_mut(&mut guard);
         let (from, to) = state.range(start, count)?;
         let lasting = state.lasting_range(from, to)?;
@@ -745,7 +762,9 @@ mod tests {
     fn a_checkpoint_puts_everything_back() {
         let d = draft("a b c");
         let checkpoint = d.checkpoint();
+        assert!(d.is_at(&checkpoint));
         d.splice(&plugin(), 0, 1, texts("x")).expect("fits");
+        assert!(!d.is_at(&checkpoint));
         d.set_system(&plugin(), "new");
         assert_eq!(d.finish().changes.len(), 2);
         d.restore(&checkpoint);

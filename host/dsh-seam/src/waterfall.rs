@@ -13,7 +13,7 @@
 //! The one trap: a [`Next`] is `'static` and can be kept, but it belongs to one run of the waterfall; whoever drops the future of
 //! [`Chain::run`] (an abort) must treat every value of it as lost.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -42,6 +42,10 @@ pub trait Waterfall: Send + Sync + Sized + 'static {
 
     /// Remembers the value as it is now.
     fn checkpoint(value: &Self::Value) -> Self::Checkpoint;
+    /// Whether `value` is surely as it was remembered; a no costs another checkpoint.
+    fn is_at(_value: &Self::Value, _checkpoint: &Self::Checkpoint) -> bool {
+        false
+    }
     /// Puts a shared value back to what it was; nothing to do for one that is passed by value.
     fn restore(value: Self::Value, _checkpoint: &Self::Checkpoint) -> Self::Value {
         value
@@ -160,6 +164,8 @@ pub struct Chain<W: Waterfall> {
     listeners: Arc<[Registered<W>]>,
     innermost: Innermost<W>,
     report: Arc<dyn FailureReport>,
+    /// Whether there is anything in `shared`: most runs never look.
+    touched: AtomicBool,
     shared: Mutex<Shared>,
 }
 
@@ -180,8 +186,18 @@ impl<W: Waterfall> Chain<W> {
         value: W::Value,
         innermost: Innermost<W>,
     ) -> (Result<W::Outcome, RunError>, Vec<Change>) {
-        let chain = Arc::new(Chain { cx, listeners, innermost, report, shared: Mutex::default() });
-        let outcome = run_from(chain.clone(), 0, value).await;
+        let chain = Arc::new(Chain {
+            cx,
+            listeners,
+            innermost,
+            report,
+            touched: AtomicBool::new(false),
+            shared: Mutex::default(),
+        });
+        let outcome = run_from(&chain, 0, value, None).await;
+        if !chain.touched.load(Ordering::Acquire) {
+            return (outcome, Vec::new());
+        }
         let mut shared = chain.shared();
         let mut changes = std::mem::take(&mut shared.changes);
         changes.sort_by_key(|(index, _)| *index);
@@ -201,11 +217,13 @@ impl<W: Waterfall> Chain<W> {
 
     /// Makes `error` final; the first one stays.
     fn fail(&self, error: RunError) -> RunError {
-        self.shared().fatal.get_or_insert(error).clone()
+        let fatal = self.shared().fatal.get_or_insert(error).clone();
+        self.touched.store(true, Ordering::Release);
+        fatal
     }
 
     fn fatal(&self) -> Option<RunError> {
-        self.shared().fatal.clone()
+        if self.touched.load(Ordering::Acquire) { self.shared().fatal.clone() } else { None }
     }
 
     fn changed(&self, index: usize, what: Vec<ChangeKind>) {
@@ -217,64 +235,66 @@ impl<W: Waterfall> Chain<W> {
             Some((_, known)) => known.extend(what.into_iter().filter(|kind| !known.contains(kind)).collect::<Vec<_>>()),
             None => shared.changes.push((index, what)),
         }
+        self.touched.store(true, Ordering::Release);
     }
 }
 
-/// Runs the listeners from `index` on.
-fn run_from<W: Waterfall>(
-    chain: Arc<Chain<W>>,
+/// Runs the listeners from `index` on. `known` is what `value` is now, when somebody remembered it just before.
+///
+/// This is on the path of every listener: it is no boxed future, since each listener's own is one.
+async fn run_from<W: Waterfall>(
+    chain: &Arc<Chain<W>>,
     index: usize,
     value: W::Value,
-) -> BoxFuture<'static, Result<W::Outcome, RunError>> {
-    Box::pin(async move {
-        let Some(index) = (index..chain.listeners.len()).find(|at| chain.listeners[*at].listener.live()) else {
-            let outcome = (chain.innermost)(value).await;
-            return outcome.map_err(|error| chain.fail(error));
-        };
-        let registered = &chain.listeners[index];
-        let place = Arc::new(Place {
-            given: value.clone(),
-            checkpoint: W::checkpoint(&value),
-            runs: AtomicU32::new(0),
-            last: Mutex::new(None),
-        });
-        let next = Next { chain: chain.clone(), index, place: place.clone() };
-        let answer = registered.listener.handle(&chain.cx, value, next).await;
-        if let Some(fatal) = chain.fatal() {
-            return Err(fatal);
+    known: Option<W::Checkpoint>,
+) -> Result<W::Outcome, RunError> {
+    let Some(index) = (index..chain.listeners.len()).find(|at| chain.listeners[*at].listener.live()) else {
+        let outcome = (chain.innermost)(value).await;
+        return outcome.map_err(|error| chain.fail(error));
+    };
+    let place = Arc::new(Place {
+        chain: chain.clone(),
+        index,
+        given: value.clone(),
+        checkpoint: known.unwrap_or_else(|| W::checkpoint(&value)),
+        runs: AtomicU32::new(0),
+        last: Mutex::new(None),
+    });
+    let answer = chain.listeners[index].listener.handle(&chain.cx, value, Next { place: place.clone() }).await;
+    if let Some(fatal) = chain.fatal() {
+        return Err(fatal);
+    }
+    match answer {
+        Ok(outcome) => {
+            let inner = place.last().take().map(|last| last.outcome);
+            chain.changed(index, W::changed_outward(&place.given, inner.as_ref(), &outcome));
+            Ok(outcome)
         }
-        match answer {
-            Ok(outcome) => {
-                let inner = place.last().take().map(|last| last.outcome);
-                chain.changed(index, W::changed_outward(&place.given, inner.as_ref(), &outcome));
-                Ok(outcome)
-            }
-            Err(error) => recover(&chain, index, &place, error).await,
+        Err(error) => recover(&place, error).await,
+    }
+}
+
+/// A listener failed on its own account: closed ends the run, open goes on without it. Boxed, since it is rare and runs the rest.
+fn recover<W: Waterfall>(place: &Place<W>, error: PluginError) -> BoxFuture<'_, Result<W::Outcome, RunError>> {
+    Box::pin(async move {
+        let (chain, index) = (&place.chain, place.index);
+        if let Err(unlogged) = chain.report.plugin_failed(&error).await {
+            return Err(chain.fail(unlogged));
+        }
+        match chain.listeners[index].mode {
+            FailureMode::Closed => Err(chain.fail(RunError::Plugin(error))),
+            FailureMode::Open => match place.stands() {
+                Some(outcome) => Ok(outcome),
+                None => run_from(chain, index + 1, W::restore(place.given.clone(), &place.checkpoint), None).await,
+            },
         }
     })
 }
 
-/// A listener failed on its own account: closed ends the run, open goes on without it.
-async fn recover<W: Waterfall>(
-    chain: &Arc<Chain<W>>,
-    index: usize,
-    place: &Arc<Place<W>>,
-    error: PluginError,
-) -> Result<W::Outcome, RunError> {
-    if let Err(unlogged) = chain.report.plugin_failed(&error).await {
-        return Err(chain.fail(unlogged));
-    }
-    match chain.listeners[index].mode {
-        FailureMode::Closed => Err(chain.fail(RunError::Plugin(error))),
-        FailureMode::Open => match place.stands() {
-            Some(outcome) => Ok(outcome),
-            None => run_from(chain.clone(), index + 1, W::restore(place.given.clone(), &place.checkpoint)).await,
-        },
-    }
-}
-
 /// What one listener was given, and what the rest answered it last.
 struct Place<W: Waterfall> {
+    chain: Arc<Chain<W>>,
+    index: usize,
     given: W::Value,
     checkpoint: W::Checkpoint,
     runs: AtomicU32,
@@ -286,8 +306,8 @@ struct Last<W: Waterfall> {
     outcome: W::Outcome,
     /// What the first run was given.
     first: W::Checkpoint,
-    /// What the last run left.
-    left: W::Checkpoint,
+    /// What the last run left; none when that is `first`.
+    left: Option<W::Checkpoint>,
 }
 
 impl<W: Waterfall> Place<W> {
@@ -298,47 +318,49 @@ impl<W: Waterfall> Place<W> {
     /// The last outcome, with a shared value as the last run left it: what the listener changed after it goes with the listener.
     fn stands(&self) -> Option<W::Outcome> {
         let last = self.last().take()?;
-        W::restore(self.given.clone(), &last.left);
+        W::restore(self.given.clone(), last.left.as_ref().unwrap_or(&last.first));
         Some(last.outcome)
     }
 }
 
 /// The rest of a waterfall from one listener's place on.
 pub struct Next<W: Waterfall> {
-    chain: Arc<Chain<W>>,
-    index: usize,
     place: Arc<Place<W>>,
 }
 
 impl<W: Waterfall> Clone for Next<W> {
     fn clone(&self) -> Self {
-        Self { chain: self.chain.clone(), index: self.index, place: self.place.clone() }
+        Self { place: self.place.clone() }
     }
 }
 
 impl<W: Waterfall> Next<W> {
     /// Runs the rest with `value`. A value that is shared (the request) is first put back to what the first run was given.
     pub async fn run(&self, value: W::Value) -> Result<W::Outcome, RunError> {
-        if let Some(fatal) = self.chain.fatal() {
+        let place = &*self.place;
+        let chain = &place.chain;
+        if let Some(fatal) = chain.fatal() {
             return Err(fatal);
         }
-        let run = self.place.runs.fetch_add(1, Ordering::Relaxed);
+        let run = place.runs.fetch_add(1, Ordering::Relaxed);
         if run >= MAX_RUNS {
             return Err(RunError::TooManyRuns);
         }
         let value = self.begin(run, value);
-        let what = W::changed_inward(&self.place.given, &value);
-        let value = if run == 0 && what.is_empty() {
-            value
-        } else {
-            W::attribute(value, &self.chain.listeners[self.index].plugin)
+        let what = W::changed_inward(&place.given, &value);
+        let value =
+            if run == 0 && what.is_empty() { value } else { W::attribute(value, &chain.listeners[place.index].plugin) };
+        chain.changed(place.index, what);
+        // Mostly nobody has edited what is shared since it was remembered.
+        let first = if W::is_at(&value, &place.checkpoint) { place.checkpoint.clone() } else { W::checkpoint(&value) };
+        let outcome = run_from(chain, place.index + 1, value, Some(first.clone())).await?;
+        let left = if W::is_at(&place.given, &first) { None } else { Some(W::checkpoint(&place.given)) };
+        let mut last = place.last();
+        let (first, left) = match last.take() {
+            // What this run was given is what the first one was: only what it left is new.
+            Some(before) => (before.first, Some(left.unwrap_or(first))),
+            None => (first, left),
         };
-        self.chain.changed(self.index, what);
-        let first = W::checkpoint(&value);
-        let outcome = run_from(self.chain.clone(), self.index + 1, value).await?;
-        let left = W::checkpoint(&self.place.given);
-        let mut last = self.place.last();
-        let first = last.take().map_or(first, |last| last.first);
         *last = Some(Last { outcome: outcome.clone(), first, left });
         Ok(outcome)
     }
@@ -355,7 +377,7 @@ impl<W: Waterfall> Next<W> {
 
     /// What is the same for all listeners of this run.
     pub fn context(&self) -> &RunContext<W> {
-        &self.chain.cx
+        &self.place.chain.cx
     }
 
     /// How often it has run.
@@ -516,6 +538,10 @@ mod tests {
         fn restore(value: Arc<Mutex<i32>>, checkpoint: &i32) -> Arc<Mutex<i32>> {
             *value.lock().expect("no test panics while holding it") = *checkpoint;
             value
+        }
+
+        fn is_at(value: &Arc<Mutex<i32>>, checkpoint: &i32) -> bool {
+            Self::checkpoint(value) == *checkpoint
         }
     }
 

@@ -24,6 +24,10 @@ impl Waterfall for Request {
         draft.checkpoint()
     }
 
+    fn is_at(draft: &Arc<RequestDraft>, checkpoint: &DraftCheckpoint) -> bool {
+        draft.is_at(checkpoint)
+    }
+
     fn restore(draft: Arc<RequestDraft>, checkpoint: &DraftCheckpoint) -> Arc<RequestDraft> {
         draft.restore(checkpoint);
         draft
