@@ -53,6 +53,9 @@ fn detail(kind: &str, data: &Value, whole: bool) -> String {
         }
         "usage" => data["usage"]["output"].to_string(),
         "plugin/failed" => format!("{} {}", word("plugin"), word("kind")),
+        "plugin/reloaded" => {
+            format!("{} {} {} {}", word("plugin"), data["turn"], word("previous"), word("sha256"))
+        }
         "request/failed" | "error" | "agent/error" => word("code"),
         _ => String::new(),
     }

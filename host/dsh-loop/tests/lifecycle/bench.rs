@@ -200,6 +200,11 @@ impl Bench {
         self
     }
 
+    /// The plugins, of which the first are the tools `ok`, `safe` and `wait`.
+    pub fn plugins(&self) -> &[Arc<dyn Plugin>] {
+        &self.plugins
+    }
+
     pub fn agent_loop(&self) -> AgentLoop {
         let services = Services {
             agents: self.agents.clone(),

@@ -4,6 +4,7 @@
 mod bench;
 mod bounds;
 mod ends;
+mod exchange;
 mod flushes;
 mod races;
 mod runs;
