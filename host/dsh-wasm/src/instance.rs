@@ -10,12 +10,14 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wasmtime::{Store, UpdateDeadline};
 
+use crate::carried::Carried;
 use crate::clock::CallClock;
 use crate::engine::Inner;
 use crate::fault::Fault;
 use crate::guests::{Guests, Indices};
 use crate::limits::{ABORT_GRACE, Budget};
 use crate::plugin::Core;
+use crate::receipt::Metered;
 use crate::store::{Call, GuestState};
 use crate::words::{PluginContext, Profile};
 
@@ -56,10 +58,12 @@ impl Mold {
         store.limiter(|state| &mut state.limiter);
         store.set_hostcall_fuel(self.core.limits.output_bytes());
         store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(|context| match context.data().clock.tick() {
+        store.epoch_deadline_callback(|context| {
+            let state = context.data();
+            state.clock.tick().map_err(wasmtime::Error::new)?;
+            state.check_host_calls().map_err(wasmtime::Error::new)?;
             // The rest of the thread's tasks, its timers among them, get their turn.
-            Ok(()) => Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))),
-            Err(overrun) => Err(wasmtime::Error::new(overrun)),
+            Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
         });
         store
     }
@@ -69,22 +73,36 @@ impl Mold {
         &self,
         session: Option<Arc<dyn PluginContext>>,
         profile: Option<Arc<Profile>>,
-        budget: &Budget,
-        tool: bool,
+        terms: &Terms<'_>,
     ) -> Result<Box<Instance>, Fault> {
         let _running = self.engine.ticker.running();
+        // Declared before the store, so that it outlives it when this is dropped.
+        let mut metered = Metered::default();
         let mut store = self.store(session, profile);
-        begin(&mut store, budget, tool);
+        begin(&mut store, &terms.budget, terms.tool);
+        if self.engine.receipts.wanted() {
+            store.data_mut().call = terms.call.for_its_instance();
+            metered = Metered::begin(&self.engine.receipts, store.data_mut());
+        }
         let clock = store.data().clock.clone();
         let made = {
             let inner = pin!(self.pre.instantiate_async(&mut store));
-            Guarded { inner, guarding: Guarding { clock, cancel: None }, slow: None }.await
+            Guarded { inner, guarding: Guarding { clock, cancel: None }, metered: &metered, slow: None }.await
         };
-        let instance = match made {
-            Ok(Ok(instance)) => instance,
-            Ok(Err(error)) => return Err(fault(&store, &error)),
-            Err(stopped) => return Err(stopped),
+        let failed = match made {
+            Ok(Ok(instance)) => Ok(instance),
+            Ok(Err(error)) => Err(fault(&store, &error)),
+            Err(stopped) => Err(stopped),
         };
+        let instance = match failed {
+            Ok(instance) => instance,
+            Err(fault) => {
+                metered.stop(store.data_mut());
+                metered.failed(&fault);
+                return Err(fault);
+            }
+        };
+        store.data_mut().metered = metered;
         store.data().output.end_call();
         let guests = self
             .indices
@@ -102,47 +120,53 @@ impl Mold {
         body: impl FnOnce(Box<Instance>) -> Fut,
     ) -> Result<Returned<R>, Fault>
     where
+        R: Carried,
         Fut: Future<Output = (Box<Instance>, wasmtime::Result<R>)>,
     {
         let _running = self.engine.ticker.running();
-        let Armed { instance, guarding } = armed;
+        let Armed { instance, guarding, mut metered } = armed;
         let output = instance.store.data().output.clone();
         let made = {
             let inner = pin!(body(instance));
-            Guarded { inner, guarding, slow: None }.await
+            Guarded { inner, guarding, metered: &metered, slow: None }.await
         };
         output.end_call();
-        let (mut instance, result) = made?;
-        self.receipt(&instance.store);
+        let (mut instance, result) = match made {
+            Ok(made) => made,
+            Err(stopped) => {
+                metered.failed(&stopped);
+                return Err(stopped);
+            }
+        };
+        if let Ok(value) = &result {
+            instance.store.data_mut().takes(value);
+        }
+        metered.stop(instance.store.data_mut());
         if !instance.store.data().refusals.is_empty() {
             Box::pin(self.report_refusals(&mut instance.store)).await;
         }
         match result {
             Ok(value) => {
+                instance.store.data().check_host_calls().map_err(|bound| Fault::Limit(bound.to_string()))?;
                 let reusable = instance.store.data_mut().handles.end_call();
-                Ok(Returned { value, instance, reusable })
+                Ok(Returned { value, instance, reusable, metered })
             }
-            Err(error) => Err(fault(&instance.store, &error)),
+            Err(error) => {
+                let fault = fault(&instance.store, &error);
+                metered.failed(&fault);
+                Err(fault)
+            }
         }
     }
 
-    /// What the call cost, for whoever listens.
-    fn receipt(&self, store: &Store<GuestState>) {
-        if !tracing::enabled!(target: "dsh::receipt", tracing::Level::TRACE) {
-            return;
-        }
-        let state = store.data();
-        let (wall, host) = state.clock.spent();
-        tracing::trace!(
-            target: "dsh::receipt",
-            plugin = %self.core.name,
-            seam = %state.call.seam,
-            wall_us = wall.as_micros(),
-            guest_us = wall.saturating_sub(host).as_micros(),
-            host_us = host.as_micros(),
-            peak_memory = state.limiter.peak(),
-            host_calls = state.call.host_calls,
-        );
+    /// Makes `instance` ready for a call under `terms`: its clocks run from here.
+    pub(crate) fn arm<'a>(&self, mut instance: Box<Instance>, terms: Terms<'a>) -> Armed<'a> {
+        let state = instance.store.data_mut();
+        let guarding = Guarding { clock: state.clock.clone(), cancel: terms.cancel };
+        state.call = terms.call;
+        let metered = if self.engine.receipts.wanted() { Metered::go_on(&self.engine.receipts, state) } else { Metered::default() };
+        begin(&mut instance.store, &terms.budget, terms.tool);
+        Armed { instance, guarding, metered }
     }
 
     /// File operations cannot wait, so what they were refused is reported here.
@@ -161,21 +185,22 @@ pub(crate) struct Returned<R> {
     pub instance: Box<Instance>,
     /// False when the instance has used up its numbers for handles.
     pub reusable: bool,
+    /// To be told what the call came to.
+    pub metered: Metered,
 }
 
 fn begin(store: &mut Store<GuestState>, budget: &Budget, tool: bool) {
     store.set_epoch_deadline(1);
-    let bytes = store.data().core.limits.output_bytes();
     let state = store.data_mut();
     state.limiter.begin_call();
-    state.output.begin_call(bytes);
+    state.output.begin_call();
     state.clock.start(budget, tool);
 }
 
 fn fault(store: &Store<GuestState>, error: &wasmtime::Error) -> Fault {
     let state = store.data();
     state.output.end_call();
-    Fault::of(error, state.limiter.refused(), &state.output.last_lines())
+    Fault::of(error, state.limits(), state.limiter.refused(), &state.output.last_lines())
 }
 
 /// What a call is guarded by.
@@ -188,16 +213,7 @@ struct Guarding<'a> {
 pub(crate) struct Armed<'a> {
     instance: Box<Instance>,
     guarding: Guarding<'a>,
-}
-
-impl<'a> Armed<'a> {
-    /// Starts the clocks for a call under `terms`.
-    pub(crate) fn new(mut instance: Box<Instance>, terms: Terms<'a>) -> Self {
-        let guarding = Guarding { clock: instance.store.data().clock.clone(), cancel: terms.cancel };
-        instance.store.data_mut().call = terms.call;
-        begin(&mut instance.store, &terms.budget, terms.tool);
-        Self { instance, guarding }
-    }
+    metered: Metered,
 }
 
 /// Polls a call under the wall clock, and for [`ABORT_GRACE`] after an abort. Nothing but the clock is touched while the guest does not
@@ -205,6 +221,7 @@ impl<'a> Armed<'a> {
 struct Guarded<'a, F> {
     inner: Pin<&'a mut F>,
     guarding: Guarding<'a>,
+    metered: &'a Metered,
     /// Made when the call is first pending.
     slow: Option<Box<Slow>>,
 }
@@ -221,6 +238,7 @@ impl<F: Future> Future for Guarded<'_, F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let clock = &*this.guarding.clock;
+        let _here = this.metered.enter();
         if this.slow.is_some() {
             clock.polled();
         }

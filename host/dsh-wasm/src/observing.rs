@@ -13,7 +13,7 @@ use crate::attachment::{Attachment, guest};
 use crate::convert;
 use crate::fault::Fault;
 use crate::imports::entry;
-use crate::instance::{Armed, Instance, Returned, Terms};
+use crate::instance::{Instance, Returned, Terms};
 use crate::store::Call;
 use crate::words::{Entry, Flush, FlushError, Observer, PluginError, Seam};
 
@@ -80,7 +80,7 @@ impl Attachment {
         let there = self.observing().instance.take();
         match there {
             Some(instance) => Ok(instance),
-            None => self.mold.instantiate(Some(self.context.clone()), None, &terms.budget, false).await,
+            None => self.mold.instantiate(Some(self.context.clone()), None, terms).await,
         }
     }
 
@@ -90,14 +90,19 @@ impl Attachment {
         let call = Call { depth: depth + 1, ..Call::new(Seam::Observer) };
         let terms = Terms::new(&self.mold.core, call, false, None);
         let entries: Vec<_> = entries.iter().map(|told| entry(told)).collect();
-        let told = self.mold.call(Armed::new(instance, terms), |mut it| async move {
+        let told = self.mold.call(self.mold.arm(instance, terms), |mut it| async move {
             let Instance { store, guests } = &mut *it;
+            store.data_mut().given(&entries);
             let answer = guest(&guests.observer).call_on_entries(store, &entries).await;
             (it, answer)
         });
-        let Returned { mut instance, .. } = told.await?;
+        let Returned { mut instance, metered, .. } = told.await?;
         let (changes, depth) = self.changes(&mut instance, true);
-        self.commit(changes, depth).await?;
+        if let Err(fault) = self.commit(changes, depth).await {
+            metered.failed(&fault);
+            return Err(fault);
+        }
+        metered.answered(Ok(&()));
         Ok(instance)
     }
 
@@ -164,12 +169,13 @@ impl Attachment {
         if !again.is_empty() && self.mold.indices.has(Seam::Observer) {
             instance = self.tell(instance, &again, 0).await?;
         }
-        let flushed = self.mold.call(Armed::new(instance, terms), |mut it| async move {
+        let flushed = self.mold.call(self.mold.arm(instance, terms), |mut it| async move {
             let Instance { store, guests } = &mut *it;
             let answer = guest(&guests.flush).call_flush(store).await;
             (it, answer)
         });
-        let Returned { value, mut instance, .. } = flushed.await?;
+        let Returned { value, mut instance, metered, .. } = flushed.await?;
+        metered.answered(value.as_ref());
         let (changes, depth) = self.changes(&mut instance, value.is_ok());
         if value.is_ok() {
             let mut observing = self.observing();

@@ -31,30 +31,37 @@ impl agent_types::Host for GuestState {}
 
 impl agent_types::HostLlmRequest for GuestState {
     fn model(&mut self, handle: Resource<LlmRequest>) -> Res<Option<String>> {
-        Ok(self.draft(&handle)?.model().map(|model| model.as_ref().to_owned()))
+        let model = self.draft(&handle)?.model().map(|model| model.as_ref().to_owned());
+        Ok(self.gives(model))
     }
 
     fn set_model(&mut self, handle: Resource<LlmRequest>, model: String) -> Answer<()> {
         let draft = self.draft(&handle)?;
+        self.takes(&model);
         Ok(draft.set_model(&self.core.name, &model).map_err(convert::failure))
     }
 
     fn system(&mut self, handle: Resource<LlmRequest>) -> Res<String> {
-        Ok(self.draft(&handle)?.system().as_ref().to_owned())
+        let system = self.draft(&handle)?.system().as_ref().to_owned();
+        Ok(self.gives(system))
     }
 
     fn set_system(&mut self, handle: Resource<LlmRequest>, text: String) -> Answer<()> {
         let draft = self.draft(&handle)?;
+        self.takes(&text);
         draft.set_system(&self.core.name, &text);
         Ok(Ok(()))
     }
 
     fn tools(&mut self, handle: Resource<LlmRequest>) -> Res<Vec<llm_types::ToolSchema>> {
-        Ok(self.draft(&handle)?.tools().iter().map(convert::tool_schema).collect())
+        let tools = self.draft(&handle)?.tools().iter().map(convert::tool_schema).collect();
+        Ok(self.gives(tools))
     }
 
     fn set_tools(&mut self, handle: Resource<LlmRequest>, tools: Vec<llm_types::ToolSchema>) -> Answer<()> {
         let draft = self.draft(&handle)?;
+        self.takes(&tools);
+        self.check_lists(&tools)?;
         Ok(match convert::tool_schemas_in(tools) {
             Ok(tools) => draft.set_tools(&self.core.name, tools).map_err(convert::failure),
             Err(ill) => Err(convert::invalid(&ill)),
@@ -62,11 +69,14 @@ impl agent_types::HostLlmRequest for GuestState {
     }
 
     fn sampling(&mut self, handle: Resource<LlmRequest>) -> Res<llm_types::Sampling> {
-        Ok(convert::sampling(&self.draft(&handle)?.sampling()))
+        let sampling = convert::sampling(&self.draft(&handle)?.sampling());
+        Ok(self.gives(sampling))
     }
 
     fn set_sampling(&mut self, handle: Resource<LlmRequest>, sampling: llm_types::Sampling) -> Answer<()> {
         let draft = self.draft(&handle)?;
+        self.takes(&sampling);
+        self.check_lists(&sampling)?;
         Ok(match convert::sampling_in(sampling) {
             Ok(sampling) => draft.set_sampling(&self.core.name, sampling).map_err(convert::failure),
             Err(ill) => Err(convert::invalid(&ill)),
@@ -85,16 +95,18 @@ impl agent_types::HostLlmRequest for GuestState {
         count: u32,
     ) -> Answer<Vec<agent_types::MessageOutline>> {
         let messages = self.draft(&handle)?.messages(start, count);
-        Ok(messages
+        let outlines = messages
             .map(|messages| messages.iter().map(|message| convert::outline(message)).collect())
-            .map_err(convert::failure))
+            .map_err(convert::failure);
+        Ok(self.gives(outlines))
     }
 
     fn messages(&mut self, handle: Resource<LlmRequest>, start: u32, count: u32) -> Answer<Vec<llm_types::Message>> {
         let messages = self.draft(&handle)?.messages(start, count);
-        Ok(messages
+        let messages = messages
             .map(|messages| messages.iter().map(|message| convert::message(&message.message)).collect())
-            .map_err(convert::failure))
+            .map_err(convert::failure);
+        Ok(self.gives(messages))
     }
 
     fn splice(
@@ -105,6 +117,8 @@ impl agent_types::HostLlmRequest for GuestState {
         replacement: Vec<llm_types::Message>,
     ) -> Answer<()> {
         let draft = self.draft(&handle)?;
+        self.takes(&replacement);
+        self.check_lists(&replacement)?;
         Ok(match convert::messages_in("replacement", replacement) {
             Ok(messages) => draft.splice(&self.core.name, start, count, messages).map_err(convert::failure),
             Err(ill) => Err(convert::invalid(&ill)),
@@ -119,6 +133,8 @@ impl agent_types::HostLlmRequest for GuestState {
         replacement: Vec<llm_types::Message>,
     ) -> Answer<()> {
         let draft = self.draft(&handle)?;
+        self.takes(&replacement);
+        self.check_lists(&replacement)?;
         Ok(match convert::messages_in("replacement", replacement) {
             Ok(messages) => draft.compact(&self.core.name, start, count, messages).map_err(convert::failure),
             Err(ill) => Err(convert::invalid(&ill)),
@@ -138,7 +154,8 @@ impl agent_types::HostLlmRequest for GuestState {
     }
 
     fn retry_of(&mut self, handle: Resource<LlmRequest>) -> Res<Option<agent_types::RequestFailure>> {
-        Ok(self.draft(&handle)?.retry_of().map(convert::request_failure))
+        let failure = self.draft(&handle)?.retry_of().map(convert::request_failure);
+        Ok(self.gives(failure))
     }
 
     fn drop(&mut self, handle: Resource<LlmRequest>) -> Res<()> {
@@ -196,6 +213,8 @@ impl agent_types::HostStepResultNext for GuestState {
         message: llm_types::Message,
     ) -> Answer<llm_types::Message> {
         self.enter()?;
+        self.takes(&message);
+        self.check_lists(&message)?;
         let StepResultNext(next, given) = self.handles.get(&handle)?;
         let next = next.clone();
         let message = match passed_on("message", message, given) {
@@ -207,7 +226,8 @@ impl agent_types::HostStepResultNext for GuestState {
             // What the rest answered last is what an unchanged answer is compared with.
             known.1 = answered.clone();
         }
-        Ok(outcome.map(|message| convert::message(&message)).map_err(|error| told(&error)))
+        let answer = outcome.map(|message| convert::message(&message)).map_err(|error| told(&error));
+        Ok(self.gives(answer))
     }
 
     fn drop(&mut self, handle: Resource<StepResultNext>) -> Res<()> {
@@ -223,9 +243,11 @@ impl agent_types::HostTurnContinuationNext for GuestState {
         proposal: agent_types::Decision,
     ) -> Answer<agent_types::Decision> {
         self.enter()?;
+        self.takes(&proposal);
         let next = self.handles.get(&handle)?.0.clone();
         let outcome = Self::waiting(&self.clock, Wait::Excluded, next.run(convert::decision_in(proposal))).await;
-        Ok(outcome.map(|decision| convert::decision(&decision)).map_err(|error| told(&error)))
+        let answer = outcome.map(|decision| convert::decision(&decision)).map_err(|error| told(&error));
+        Ok(self.gives(answer))
     }
 
     fn drop(&mut self, handle: Resource<TurnContinuationNext>) -> Res<()> {
@@ -245,6 +267,8 @@ enum Way {
 impl GuestState {
     async fn put(&mut self, way: Way, content: Vec<ContentBlock>) -> Answer<()> {
         self.enter()?;
+        self.takes(&content);
+        self.check_lists(&content)?;
         let session = match self.granted(Grant::Inbox).await {
             Ok(session) => session,
             Err(refused) => return Ok(Err(refused)),
@@ -285,6 +309,8 @@ impl inbox::Host for GuestState {
 impl agents::Host for GuestState {
     async fn run(&mut self, task: agents::Task) -> Answer<agents::Report> {
         self.enter()?;
+        self.takes(&task);
+        self.check_lists(&task)?;
         let session = match self.granted(Grant::Agents).await {
             Ok(session) => session,
             Err(refused) => return Ok(Err(refused)),
@@ -302,6 +328,7 @@ impl agents::Host for GuestState {
             return Ok(Err(limit));
         }
         let report = Self::waiting(&self.clock, Wait::Excluded, session.run_agent(task, &tool)).await;
-        Ok(report.map(|report| convert::agent_report(&report)).map_err(convert::failure))
+        let report = report.map(|report| convert::agent_report(&report)).map_err(convert::failure);
+        Ok(self.gives(report))
     }
 }

@@ -15,6 +15,7 @@ impl model::Host for GuestState {
         request: model::GenerateRequest,
     ) -> wasmtime::Result<Result<model::GenerateResponse, llm_types::Failure>> {
         self.enter()?;
+        self.takes(&request);
         let session = match self.granted(Grant::Llm).await {
             Ok(session) => session,
             Err(refused) => return Ok(Err(refused)),
@@ -23,11 +24,13 @@ impl model::Host for GuestState {
             let message = format!("a model cannot be called in `{}`", self.call.seam);
             return Ok(Err(convert::failure(Failure::new("not-available", message))));
         }
+        self.check_lists(&request)?;
         let request = match convert::generate_in(request) {
             Ok(request) => request,
             Err(ill) => return Ok(Err(convert::invalid(&ill))),
         };
         let response = Self::waiting(&self.clock, Wait::Excluded, session.generate(request)).await;
-        Ok(response.map(|response| convert::generated(&response)).map_err(convert::failure))
+        let response = response.map(|response| convert::generated(&response)).map_err(convert::failure);
+        Ok(self.gives(response))
     }
 }

@@ -17,16 +17,18 @@ impl runtime::Host for GuestState {
                 lineage: agent.lineage.iter().map(|ancestor| ancestor.as_str().to_owned()).collect(),
             }
         });
-        Ok(info)
+        Ok(self.gives(info))
     }
 
     fn config(&mut self) -> wasmtime::Result<String> {
         self.enter()?;
-        Ok(self.core.config.to_string())
+        let config = self.core.config.to_string();
+        Ok(self.gives(config))
     }
 
     fn log(&mut self, level: runtime::Level, message: String) -> wasmtime::Result<()> {
         self.enter()?;
+        self.takes(&message);
         let level = match level {
             runtime::Level::Trace => LogLevel::Trace,
             runtime::Level::Debug => LogLevel::Debug,
@@ -50,17 +52,22 @@ impl state::Host for GuestState {
     fn get(&mut self, key: String) -> wasmtime::Result<Option<String>> {
         self.enter()?;
         let Some(session) = &self.session else { return Ok(None) };
-        Ok(self.call.pending.get(&**session, &key).map(|text| text.as_ref().to_owned()))
+        let value = self.call.pending.get(&**session, &key).map(|text| text.as_ref().to_owned());
+        self.takes(&key);
+        Ok(self.gives(value))
     }
 
     fn keys(&mut self, prefix: String) -> wasmtime::Result<Vec<String>> {
         self.enter()?;
         let Some(session) = &self.session else { return Ok(Vec::new()) };
-        Ok(self.call.pending.keys(&**session, &prefix))
+        let keys = self.call.pending.keys(&**session, &prefix);
+        self.takes(&prefix);
+        Ok(self.gives(keys))
     }
 
     fn set(&mut self, key: String, value: String) -> wasmtime::Result<Result<(), Failure>> {
         self.enter()?;
+        self.takes(&(key.as_str(), value.as_str()));
         let limit = self.limits().state_bytes();
         let Some(session) = &self.session else { return Ok(Err(convert::failure(no_session()))) };
         Ok(self.call.pending.set(&**session, key, value, limit).map_err(convert::failure))
@@ -68,6 +75,7 @@ impl state::Host for GuestState {
 
     fn remove(&mut self, key: String) -> wasmtime::Result<Result<(), Failure>> {
         self.enter()?;
+        self.takes(&key);
         if self.session.is_none() {
             return Ok(Err(convert::failure(no_session())));
         }

@@ -31,11 +31,13 @@ impl log::Host for GuestState {
         };
         let limit = limit.min(MAX_READ_ENTRIES);
         let entries = Self::waiting(&self.clock, Wait::Counted, session.read_log(start, limit, MAX_READ_BYTES)).await;
-        Ok(entries.map(|entries| entries.iter().map(entry).collect()).map_err(convert::failure))
+        let entries = entries.map(|entries| entries.iter().map(entry).collect()).map_err(convert::failure);
+        Ok(self.gives(entries))
     }
 
     async fn append(&mut self, kind: String, data: String) -> wasmtime::Result<Result<u64, WitFailure>> {
         self.enter()?;
+        self.takes(&(kind.as_str(), data.as_str()));
         let session = match self.granted(Grant::Session).await {
             Ok(session) => session,
             Err(refused) => return Ok(Err(refused)),

@@ -10,7 +10,6 @@ use crate::clock::Wait;
 use crate::convert;
 use crate::grants::Grant;
 use crate::handles::{ExecuteNext, ToolOutcome};
-use crate::limits::MAX_PROGRESS_REPORTS;
 use crate::output::clean;
 use crate::store::GuestState;
 use crate::words::{ApprovalAnswer, Execution, Failure};
@@ -28,7 +27,8 @@ impl tool_types::HostToolOutcome for GuestState {
 
     fn code(&mut self, handle: Resource<ToolOutcome>) -> Res<Option<String>> {
         self.enter()?;
-        Ok(self.handles.get(&handle)?.0.code.clone())
+        let code = self.handles.get(&handle)?.0.code.clone();
+        Ok(self.gives(code))
     }
 
     fn bytes(&mut self, handle: Resource<ToolOutcome>) -> Res<u32> {
@@ -39,7 +39,7 @@ impl tool_types::HostToolOutcome for GuestState {
     fn content(&mut self, handle: Resource<ToolOutcome>) -> Answer<Vec<ResultBlock>> {
         self.enter()?;
         let outcome = self.handles.get(&handle)?.0.clone();
-        Ok(Ok(convert::result_blocks(&outcome.content)))
+        Ok(Ok(self.gives(convert::result_blocks(&outcome.content))))
     }
 
     fn drop(&mut self, handle: Resource<ToolOutcome>) -> Res<()> {
@@ -51,6 +51,7 @@ impl tool_types::HostToolOutcome for GuestState {
 impl tool_types::HostExecuteNext for GuestState {
     async fn run(&mut self, handle: Resource<ExecuteNext>, call: ToolCall) -> Answer<Resource<ToolOutcome>> {
         self.enter()?;
+        self.takes(&call);
         let call = match convert::tool_call_in("call", call) {
             Ok(call) => call,
             Err(ill) => return Ok(Err(convert::invalid(&ill))),
@@ -67,6 +68,8 @@ impl tool_types::HostExecuteNext for GuestState {
 
     fn restrict(&mut self, handle: Resource<ExecuteNext>, profile: tool_types::Profile) -> Answer<()> {
         self.enter()?;
+        self.check_lists(&profile)?;
+        self.takes(&profile);
         let profile = match convert::profile_in(profile) {
             Ok(profile) => profile,
             Err(failure) => return Ok(Err(convert::failure(failure))),
@@ -82,7 +85,8 @@ impl tool_types::HostExecuteNext for GuestState {
 
     fn profile(&mut self, handle: Resource<ExecuteNext>) -> Res<tool_types::Profile> {
         self.enter()?;
-        Ok(convert::profile(&self.handles.get(&handle)?.profile))
+        let profile = convert::profile(&self.handles.get(&handle)?.profile);
+        Ok(self.gives(profile))
     }
 
     fn drop(&mut self, handle: Resource<ExecuteNext>) -> Res<()> {
@@ -95,21 +99,24 @@ impl registry::Host for GuestState {
     fn tools(&mut self) -> Res<Vec<tool_types::ToolInfo>> {
         self.enter()?;
         let tools = self.session.as_ref().map(|session| session.tools()).unwrap_or_default();
-        Ok(tools.iter().map(convert::tool_info).collect())
+        let tools = tools.iter().map(convert::tool_info).collect();
+        Ok(self.gives(tools))
     }
 
     fn find(&mut self, name: String) -> Res<Option<tool_types::Definition>> {
         self.enter()?;
+        self.takes(&name);
         let found = self.session.as_ref().and_then(|session| session.find_tool(&name));
-        Ok(found.as_ref().map(convert::definition))
+        Ok(self.gives(found.as_ref().map(convert::definition)))
     }
 }
 
 impl running::Host for GuestState {
     fn progress(&mut self, text: String, fraction: Option<f32>) -> Res<()> {
         self.enter()?;
+        self.takes(&text);
         self.call.reports += 1;
-        if self.call.reports > MAX_PROGRESS_REPORTS {
+        if self.call.reports > self.core.limits.progress_reports {
             return Ok(());
         }
         if let Some(tool) = &self.call.tool {
@@ -121,13 +128,15 @@ impl running::Host for GuestState {
 
     fn limits(&mut self) -> Res<Option<tool_types::Profile>> {
         self.enter()?;
-        Ok(self.call.tool.as_ref().map(|tool| convert::profile(&tool.profile)))
+        let profile = self.call.tool.as_ref().map(|tool| convert::profile(&tool.profile));
+        Ok(self.gives(profile))
     }
 }
 
 impl approval::Host for GuestState {
     async fn ask(&mut self, question: tool_types::Question) -> Answer<approval::Reply> {
         self.enter()?;
+        self.takes(&question);
         let session = match self.granted(Grant::Approval).await {
             Ok(session) => session,
             Err(refused) => return Ok(Err(refused)),
@@ -146,6 +155,7 @@ impl approval::Host for GuestState {
 impl process::Host for GuestState {
     async fn run(&mut self, command: process::Command) -> Answer<process::Exit> {
         self.enter()?;
+        self.takes(&command);
         if let Err(refused) = self.granted(Grant::Process).await {
             return Ok(Err(refused));
         }
@@ -153,10 +163,12 @@ impl process::Host for GuestState {
             let message = format!("a process can be run inside `call-tool` only, not in `{}`", self.call.seam);
             return Ok(Err(convert::failure(Failure::new("not-available", message))));
         };
+        self.check_lists(&command)?;
         let env = self.core.granted_env();
         let command = convert::command_in(command);
         let run = tool.processes.run(command, &tool.profile, &env, &tool.cancel);
         let exit = Self::waiting(&self.clock, Wait::Excluded, run).await;
-        Ok(exit.map(convert::exit).map_err(convert::failure))
+        let exit = exit.map(convert::exit).map_err(convert::failure);
+        Ok(self.gives(exit))
     }
 }
