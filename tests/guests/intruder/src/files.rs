@@ -1,0 +1,270 @@
+//! Steps over files.
+
+use std::cell::RefCell;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use wasip2::filesystem::preopens::get_directories;
+use wasip2::filesystem::types::{Advice, Descriptor, DescriptorFlags, ErrorCode, NewTimestamp, OpenFlags, PathFlags};
+use wasip2::io::streams::StreamError;
+
+use crate::{Told, code};
+
+/// Paths are below the granted directory `dir` (default: the first), or below the open one when `dir` is `"open"`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Step {
+    /// The granted directories.
+    Preopens,
+    /// Opens, and keeps it as the open one.
+    Open(Open),
+    /// Opens it so many times and keeps all.
+    OpenMany {
+        path: String,
+        count: u32,
+    },
+    /// Closes what is open, all of it.
+    Close,
+    Stat(At),
+    Hash(At),
+    SetTimes(At),
+    Readlink(At),
+    Mkdir(At),
+    Rmdir(At),
+    Unlink(At),
+    Symlink(Pair),
+    Rename(Pair),
+    Link(Pair),
+    /// Reads the whole file.
+    Cat(At),
+    /// The names, sorted; above 20 only their number.
+    List(At),
+    /// The functions of the open descriptor.
+    FdRead,
+    FdStream,
+    FdWrite,
+    FdWriteStream,
+    FdAppend,
+    FdSetSize,
+    FdSetTimes,
+    FdStat,
+    FdFlags,
+    FdType,
+    FdAdvise,
+    FdSync,
+    FdList,
+    /// Whether the open descriptor is the directory `dir`.
+    FdIs(At),
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct At {
+    dir: Option<String>,
+    #[serde(default)]
+    path: String,
+    #[serde(default)]
+    follow: bool,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pair {
+    dir: Option<String>,
+    path: String,
+    to_dir: Option<String>,
+    to: String,
+    #[serde(default)]
+    follow: bool,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Open {
+    dir: Option<String>,
+    path: String,
+    #[serde(default)]
+    follow: bool,
+    /// `read`, `write`, `mutate`, `create`, `exclusive`, `truncate`, `directory`.
+    #[serde(default)]
+    with: Vec<String>,
+}
+
+thread_local! {
+    /// What is open; it outlives the call.
+    static OPEN: RefCell<Vec<Descriptor>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Takes one step.
+pub fn take(step: Step) -> Told {
+    match step {
+        Step::Preopens => Ok(json!(get_directories().into_iter().map(|(_, name)| name).collect::<Vec<_>>())),
+        Step::Open(open) => {
+            let opened = within(open.dir.as_deref(), |dir| {
+                dir.open_at(path_flags(open.follow), &open.path, open_flags(&open.with), flags(&open.with))
+            })?;
+            OPEN.with_borrow_mut(|all| all.push(opened));
+            Ok(json!(true))
+        }
+        Step::OpenMany { path, count } => {
+            for n in 0..count {
+                let opened = within(None, |dir| {
+                    dir.open_at(PathFlags::empty(), &path, OpenFlags::empty(), DescriptorFlags::READ)
+                });
+                match opened {
+                    Ok(opened) => OPEN.with_borrow_mut(|all| all.push(opened)),
+                    Err(error) => return Err(format!("{error} after {n}")),
+                }
+            }
+            Ok(json!(count))
+        }
+        Step::Close => {
+            OPEN.with_borrow_mut(Vec::clear);
+            Ok(json!(true))
+        }
+        Step::Stat(at) => within(at.dir.as_deref(), |dir| dir.stat_at(path_flags(at.follow), &at.path))
+            .map(|stat| json!({ "type": code(&stat.type_), "size": stat.size, "links": stat.link_count })),
+        Step::Hash(at) => within(at.dir.as_deref(), |dir| dir.metadata_hash_at(path_flags(at.follow), &at.path))
+            .map(|_| json!("a hash")),
+        Step::SetTimes(at) => within(at.dir.as_deref(), |dir| {
+            dir.set_times_at(path_flags(at.follow), &at.path, NewTimestamp::Now, NewTimestamp::Now)
+        })
+        .map(|()| json!(true)),
+        Step::Readlink(at) => within(at.dir.as_deref(), |dir| dir.readlink_at(&at.path)).map(|to| json!(to)),
+        Step::Mkdir(at) => within(at.dir.as_deref(), |dir| dir.create_directory_at(&at.path)).map(|()| json!(true)),
+        Step::Rmdir(at) => within(at.dir.as_deref(), |dir| dir.remove_directory_at(&at.path)).map(|()| json!(true)),
+        Step::Unlink(at) => within(at.dir.as_deref(), |dir| dir.unlink_file_at(&at.path)).map(|()| json!(true)),
+        Step::Symlink(pair) => {
+            within(pair.dir.as_deref(), |dir| dir.symlink_at(&pair.to, &pair.path)).map(|()| json!(true))
+        }
+        Step::Rename(pair) => two(&pair, |dir, to| dir.rename_at(&pair.path, to, &pair.to)),
+        Step::Link(pair) => two(&pair, |dir, to| dir.link_at(path_flags(pair.follow), &pair.path, to, &pair.to)),
+        Step::Cat(at) => {
+            let file = within(at.dir.as_deref(), |dir| {
+                dir.open_at(path_flags(at.follow), &at.path, OpenFlags::empty(), DescriptorFlags::READ)
+            })?;
+            read(&file)
+        }
+        Step::List(at) => {
+            let opened = within(at.dir.as_deref(), |dir| {
+                dir.open_at(path_flags(at.follow), &at.path, OpenFlags::DIRECTORY, DescriptorFlags::READ)
+            })?;
+            list(&opened)
+        }
+        other => with_open(|fd| of_open(&other, fd)),
+    }
+}
+
+fn of_open(step: &Step, fd: &Descriptor) -> Told {
+    let done = |result: Result<(), ErrorCode>| result.map(|()| json!(true)).map_err(|error| code(&error));
+    match step {
+        Step::FdRead => read(fd),
+        Step::FdStream => {
+            let stream = fd.read_via_stream(0).map_err(|error| code(&error))?;
+            stream.blocking_read(1 << 16).map(text).map_err(stream_error)
+        }
+        Step::FdWrite => fd.write(b"intruded", 0).map(|n| json!(n)).map_err(|error| code(&error)),
+        Step::FdWriteStream => {
+            let stream = fd.write_via_stream(0).map_err(|error| code(&error))?;
+            stream.blocking_write_and_flush(b"intruded").map(|()| json!(true)).map_err(stream_error)
+        }
+        Step::FdAppend => {
+            let stream = fd.append_via_stream().map_err(|error| code(&error))?;
+            stream.blocking_write_and_flush(b"intruded").map(|()| json!(true)).map_err(stream_error)
+        }
+        Step::FdSetSize => done(fd.set_size(0)),
+        Step::FdSetTimes => done(fd.set_times(NewTimestamp::Now, NewTimestamp::Now)),
+        Step::FdStat => fd.stat().map(|stat| json!({ "size": stat.size })).map_err(|error| code(&error)),
+        Step::FdFlags => fd.get_flags().map(|flags| json!(names(flags))).map_err(|error| code(&error)),
+        Step::FdType => fd.get_type().map(|kind| json!(code(&kind))).map_err(|error| code(&error)),
+        Step::FdAdvise => done(fd.advise(0, 1, Advice::WillNeed)),
+        Step::FdSync => done(fd.sync().and_then(|()| fd.sync_data())),
+        Step::FdList => list(fd),
+        Step::FdIs(at) => {
+            let dirs = get_directories();
+            let dir = dirs.iter().find(|(_, name)| Some(name) == at.dir.as_ref()).ok_or("no such directory")?;
+            Ok(json!(fd.is_same_object(&dir.0)))
+        }
+        _ => Err("no step of an open descriptor".to_owned()),
+    }
+}
+
+/// Runs `f` in a directory.
+fn within<R>(dir: Option<&str>, f: impl FnOnce(&Descriptor) -> Result<R, ErrorCode>) -> Result<R, String> {
+    if dir == Some("open") {
+        return with_open(|fd| f(fd).map_err(|error| code(&error)));
+    }
+    let dirs = get_directories();
+    let found = dirs.iter().find(|(_, name)| dir.is_none_or(|dir| dir == name)).ok_or("no such directory")?;
+    f(&found.0).map_err(|error| code(&error))
+}
+
+fn two(pair: &Pair, f: impl FnOnce(&Descriptor, &Descriptor) -> Result<(), ErrorCode>) -> Told {
+    let dirs = get_directories();
+    let to = pair.to_dir.as_deref().or(pair.dir.as_deref());
+    let to = dirs.iter().find(|(_, name)| to.is_none_or(|dir| dir == name)).ok_or("no such directory")?;
+    within(pair.dir.as_deref(), |dir| f(dir, &to.0)).map(|()| json!(true))
+}
+
+fn with_open<R>(f: impl FnOnce(&Descriptor) -> Result<R, String>) -> Result<R, String> {
+    OPEN.with_borrow(|all| f(all.last().ok_or("nothing is open")?))
+}
+
+fn read(file: &Descriptor) -> Told {
+    let (bytes, _) = file.read(1 << 16, 0).map_err(|error| code(&error))?;
+    Ok(text(bytes))
+}
+
+fn text(bytes: Vec<u8>) -> serde_json::Value {
+    json!(String::from_utf8_lossy(&bytes))
+}
+
+fn list(dir: &Descriptor) -> Told {
+    let stream = dir.read_directory().map_err(|error| code(&error))?;
+    let mut found = Vec::new();
+    loop {
+        match stream.read_directory_entry() {
+            Ok(Some(entry)) => found.push(entry.name),
+            Ok(None) => break,
+            Err(error) => found.push(format!("({})", code(&error))),
+        }
+    }
+    found.sort();
+    Ok(if found.len() > 20 { json!(found.len()) } else { json!(found) })
+}
+
+fn stream_error(error: StreamError) -> String {
+    match error {
+        StreamError::Closed => "closed".to_owned(),
+        StreamError::LastOperationFailed(error) => error.to_debug_string(),
+    }
+}
+
+fn path_flags(follow: bool) -> PathFlags {
+    if follow { PathFlags::SYMLINK_FOLLOW } else { PathFlags::empty() }
+}
+
+fn open_flags(with: &[String]) -> OpenFlags {
+    let flag = |name: &str, flag| if with.iter().any(|with| with == name) { flag } else { OpenFlags::empty() };
+    flag("create", OpenFlags::CREATE)
+        | flag("exclusive", OpenFlags::EXCLUSIVE)
+        | flag("truncate", OpenFlags::TRUNCATE)
+        | flag("directory", OpenFlags::DIRECTORY)
+}
+
+fn flags(with: &[String]) -> DescriptorFlags {
+    let flag = |name: &str, flag| if with.iter().any(|with| with == name) { flag } else { DescriptorFlags::empty() };
+    flag("read", DescriptorFlags::READ)
+        | flag("write", DescriptorFlags::WRITE)
+        | flag("mutate", DescriptorFlags::MUTATE_DIRECTORY)
+}
+
+fn names(flags: DescriptorFlags) -> Vec<&'static str> {
+    let all = [
+        (DescriptorFlags::READ, "read"),
+        (DescriptorFlags::WRITE, "write"),
+        (DescriptorFlags::MUTATE_DIRECTORY, "mutate"),
+    ];
+    all.into_iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| name).collect()
+}
