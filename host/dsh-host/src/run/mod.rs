@@ -26,6 +26,7 @@ use crate::input::stdin::Stdin;
 use crate::output::Sink;
 use crate::output::chat::ChatSink;
 use crate::output::pump::Pump;
+use crate::reload::Reloader;
 use crate::resolve::{Plan, Prompt, Source};
 use signals::Signals;
 use watch::Watch;
@@ -61,6 +62,8 @@ pub struct Running {
     /// Whether standard output shows a chat, and not only the text or the events of one.
     shows_chat: bool,
     closing: Closing,
+    /// Watches the plugins' files, where that was asked for.
+    reloader: Option<Reloader>,
 }
 
 enum Prepared {
@@ -161,8 +164,13 @@ async fn prepare(plan: Plan, source: Source, environment: &Environment) -> Resul
     }
     let watch = Arc::new(watch);
     let services = compose::services(&plan, models, approve::approver(plan.approve, whoever), watch.clone());
-    let agents = create(&plan, &AgentLoop::new(services, compose::as_listeners(&plugins)), &closing).await?;
-    let run = Running { plan, agents, watch, pump, writer, prompts, commands, shows_chat, closing };
+    let agent_loop = AgentLoop::new(services, compose::as_listeners(&plugins));
+    let agents = create(&plan, &agent_loop, &closing).await?;
+    let reloader = match plan.watch {
+        true => Reloader::start(&plan, &plugins, agent_loop, watch.clone(), environment)?,
+        false => None,
+    };
+    let run = Running { plan, agents, watch, pump, writer, prompts, commands, shows_chat, closing, reloader };
     Ok(if is_chat { Prepared::Chat(Box::new(run), questions) } else { Prepared::Headless(Box::new(run)) })
 }
 
@@ -232,7 +240,8 @@ impl Running {
     }
 
     /// Takes everything apart: agents in reverse order, then what stands at the end of the output.
-    async fn finish(self, reason: &str) -> Code {
+    async fn finish(mut self, reason: &str) -> Code {
+        self.reloader = None;
         self.prompted().dispose(reason).await;
         for agent in self.agents.iter().rev() {
             agent.dispose(reason).await;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use dsh_seam::AgentId;
-use dsh_seam::event::{Emitted, Event, LiveEvent, ReasonKind, Status, ToolResultEvent, TurnEnd};
+use dsh_seam::event::{Emitted, Event, LiveEvent, PluginReloaded, ReasonKind, Status, ToolResultEvent, TurnEnd};
 use dsh_seam::message::result_text;
 use dsh_seam::plugin::EventSink;
 use dsh_seam::tools::DENYING_CODES;
@@ -16,6 +16,7 @@ use crate::exit::{Code, Ledger};
 use crate::input::desk::Desk;
 use crate::output::Sink;
 use crate::output::pump::Pump;
+use crate::reload::short;
 
 /// The one subscriber of a run.
 pub struct Watch {
@@ -96,6 +97,15 @@ impl Watch {
         }
     }
 
+    /// Says which version of a plugin serves from now on.
+    fn reloaded(&self, agent: &AgentId, reloaded: &PluginReloaded) {
+        let PluginReloaded { turn, plugin, sha256, .. } = reloaded;
+        let whose = if *agent == self.prompted { String::new() } else { format!("agent `{agent}`: ") };
+        let hash = short(sha256.as_deref().unwrap_or_default());
+        self.end_line();
+        diagnostics::note(format_args!("{whose}reloaded plugin `{plugin}` at turn {turn} (SHA-256 {hash})"));
+    }
+
     /// Says an error on standard error. Of a plugin outside of a turn, and of itself, the loop has said more already.
     fn say(&self, agent: &AgentId, event: &LiveEvent) {
         let LiveEvent::AgentError(error) = event else { return };
@@ -150,6 +160,9 @@ impl EventSink for Watch {
         }
         match emitted {
             Emitted::Live { agent, event, .. } => self.say(agent, event),
+            Emitted::Durable(entry) if let Event::PluginReloaded(reloaded) = &entry.event => {
+                self.reloaded(&entry.agent, reloaded);
+            }
             Emitted::Durable(entry) if self.says_errors => self.warn(&entry.agent, &entry.event),
             Emitted::Durable(_) => {}
         }
