@@ -1,0 +1,5 @@
+//! Extism takes core modules: the linker of the target is told to leave the module as it is.
+
+fn main() {
+    println!("cargo::rustc-link-arg=--skip-wit-component");
+}
