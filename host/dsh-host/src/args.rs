@@ -21,6 +21,7 @@ const COMMANDS_HELP: &str = "\
 Commands (as the first argument):
   tool list, tool call NAME JSON    Call one tool under the whole policy, without a model
   plugin check FILE, inspect FILE   Whether a component fits; what it can do and ask for
+  plugin lock                       Write down which plugins may run, and what each may do, for `--locked`
   session list, show ID, export ID  The sessions that were kept, one as a conversation, as events
   session requests ID               What the model was sent, rebuilt from the log
   config check, schema, trust       Validate, describe and trust a `dsh.toml`
@@ -141,6 +142,12 @@ pub enum PluginCommand {
         /// A component, or the name of a shipped plugin
         file: String,
     },
+    /// Write `dsh.lock`: the plugins that a run with these options loads, each with its hash and what it may do
+    Lock {
+        /// As for a run.
+        #[command(flatten)]
+        options: Box<Options>,
+    },
     /// Say what a component is: hooks, capabilities, tools, configuration, size and hash
     Inspect {
         /// A component, or the name of a shipped plugin
@@ -250,6 +257,12 @@ pub enum ConfigCommand {
         /// The same as FILE
         #[arg(long, value_name = "FILE", conflicts_with = "file")]
         config: Option<PathBuf>,
+        /// Fail when the lock file does not have what the plugins are and ask for
+        #[arg(long)]
+        locked: bool,
+        /// The lock file [default: `dsh.lock` beside the configuration]
+        #[arg(long, value_name = "FILE")]
+        lock_file: Option<PathBuf>,
     },
     /// Print the JSON Schema of `dsh.toml`
     Schema,
@@ -329,12 +342,22 @@ pub struct Options {
     /// Grant a capability: llm, session, inbox, agents, approval, process, fs:read:PATH, fs:write:PATH, net:HOST[:PORT], env:NAME
     #[arg(long = "grant", value_name = "NAME=CAPABILITY", help_heading = "Plugins")]
     pub grants: Vec<String>,
+    /// A limit of a plugin, by its key in `dsh.toml`: memory-mib, stack-kib, cpu-ms, wall-ms, tool-wall-ms, output-mib, requests, …
+    #[arg(long = "limit", value_name = "NAME=KEY=VALUE", help_heading = "Plugins")]
+    pub limits: Vec<String>,
     /// What a failing listener of that plugin does to the run: `closed` ends the turn, `open` goes on without it
     #[arg(long = "on-failure", value_name = "NAME=closed|open", help_heading = "Plugins")]
     pub on_failure: Vec<String>,
     /// Without the plugins that the host adds by itself; this version adds none
     #[arg(long, help_heading = "Plugins")]
     pub no_default_plugins: bool,
+
+    /// Run nothing that the lock file does not have: exit 2 for a plugin that is not in it, has changed, or asks for more
+    #[arg(long, help_heading = "Plugins")]
+    pub locked: bool,
+    /// The lock file [default: `dsh.lock` beside the `dsh.toml` in force, else in the working directory]
+    #[arg(long, value_name = "FILE", help_heading = "Plugins")]
+    pub lock_file: Option<PathBuf>,
 
     /// A `dsh.toml`; options win over it [default: `dsh.toml` in the working directory, if there]
     #[arg(long, value_name = "FILE")]
@@ -409,6 +432,9 @@ pub struct Conversation {
     /// Sub-agents that one turn may make, those of its sub-agents included; 0 is no limit [default: 16]
     #[arg(long, value_name = "N")]
     pub max_sub_agents: Option<u32>,
+    /// Take a plugin whose file changes into use at the next turn; one that cannot be loaded changes nothing
+    #[arg(long)]
+    pub watch: bool,
     /// With `--output text`: print each message as a whole, once it is logged
     #[arg(long)]
     pub no_stream: bool,

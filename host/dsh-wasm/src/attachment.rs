@@ -14,12 +14,14 @@ use wasmtime::component::Resource;
 
 use crate::bindings::dsh::llm::llm_types;
 use crate::bindings::dsh::tools::tool_types;
+use crate::carried::Carried;
 use crate::convert;
 use crate::fault::{Bound, Fault};
 use crate::handles::{ExecuteNext, LlmRequest, RequestErrorNext, RequestNext, StepResultNext, TurnContinuationNext};
 use crate::imports::passed_on;
 use crate::instance::{Armed, Instance, Mold, Returned, Terms};
-use crate::limits::MAX_LEASES;
+use crate::lists::Lists;
+use crate::receipt::{self, About};
 use crate::observing::Observing;
 use crate::store::Call;
 use crate::words::{
@@ -106,7 +108,8 @@ impl Attachment {
     fn lease(&self) -> Result<Lease<'_>, Fault> {
         let before = self.leased.fetch_add(1, Ordering::Relaxed);
         let lease = Lease(&self.leased);
-        if before >= MAX_LEASES { Err(Fault::Limit(Bound::Leases(MAX_LEASES).to_string())) } else { Ok(lease) }
+        let most = self.mold.core.limits.leases;
+        if before >= most as usize { Err(Fault::Limit(Bound::Leases(most).to_string())) } else { Ok(lease) }
     }
 
     /// Calls the guest in an instance of this turn and reads its answer. Only an answer that can be read and is no failure commits the
@@ -118,6 +121,8 @@ impl Attachment {
         read: impl FnOnce(T) -> Result<U, Fault>,
     ) -> Result<Answered<U>, Fault>
     where
+        T: Carried + Lists,
+        U: receipt::Answer,
         Fut: Future<Output = (Box<Instance>, wasmtime::Result<Answered<T>>)>,
     {
         let _lease = self.lease()?;
@@ -128,29 +133,41 @@ impl Attachment {
         let narrowed = profile.is_some();
         let waiting = if narrowed { None } else { self.idle().pop() };
         let armed = match waiting {
-            Some(instance) => Armed::new(instance, terms),
+            Some(instance) => self.mold.arm(instance, terms),
             None => Box::pin(self.fresh(terms, profile)).await?,
         };
-        let Returned { value, mut instance, reusable } = self.mold.call(armed, body).await?;
-        let value = match value {
-            Ok(answer) => Ok(read(answer)?),
+        let Returned { value, mut instance, reusable, metered } = self.mold.call(armed, body).await?;
+        let read = |answer| {
+            Bound::check_lists(&answer, &self.mold.core.limits).map_err(|bound| Fault::Limit(bound.to_string()))?;
+            read(answer)
+        };
+        let value = match value.map(read) {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(fault)) => {
+                metered.failed(&fault);
+                return Err(fault);
+            }
             Err(failure) => Err(failure),
         };
         let (changes, depth) = self.changes(&mut instance, value.is_ok());
         if reusable && !narrowed && turn == self.turn.load(Ordering::Relaxed) {
             self.idle().push(instance);
         }
-        if !changes.is_empty() {
-            Box::pin(self.commit(changes, depth)).await?;
+        if !changes.is_empty()
+            && let Err(fault) = Box::pin(self.commit(changes, depth)).await
+        {
+            metered.failed(&fault);
+            return Err(fault);
         }
+        metered.answered(value.as_ref());
         Ok(value)
     }
 
     /// A new instance, ready to be called.
     async fn fresh<'a>(&self, terms: Terms<'a>, profile: Option<Arc<Profile>>) -> Result<Armed<'a>, Fault> {
         let session = Some(self.context.clone());
-        let instance = self.mold.instantiate(session, profile, &terms.budget, terms.tool).await?;
-        Ok(Armed::new(instance, terms))
+        let instance = self.mold.instantiate(session, profile, &terms).await?;
+        Ok(self.mold.arm(instance, terms))
     }
 
     /// What the call set, if it may stay.
@@ -187,6 +204,18 @@ impl Attachment {
     /// The terms of a call that is no tool's.
     fn terms<'a>(&self, seam: Seam, cancel: &'a CancellationToken) -> Terms<'a> {
         Terms::new(&self.mold.core, Call::new(seam), false, Some(cancel))
+    }
+
+    /// The same for a call that is about a tool call.
+    fn terms_about<'a>(&self, seam: Seam, cancel: &'a CancellationToken, call: &ToolCall) -> Terms<'a> {
+        let call = Call { about: self.about(call), ..Call::new(seam) };
+        Terms::new(&self.mold.core, call, false, Some(cancel))
+    }
+
+    /// The tool call for a receipt, if anybody wants one.
+    fn about(&self, call: &ToolCall) -> Option<Box<About>> {
+        let wanted = self.mold.engine.receipts.wanted();
+        wanted.then(|| Box::new(About { call_id: call.id.as_str().into(), tool: call.name.as_str().into() }))
     }
 
     /// A failure where one is not an answer but a failing.
@@ -243,6 +272,7 @@ impl Listener<RequestError> for Attachment {
             self.terms(Seam::RequestError, &cx.cancel),
             |mut it| async move {
                 let Instance { store, guests } = &mut *it;
+                store.data_mut().given(&failed);
                 let answer = match store.data_mut().handles.give(RequestErrorNext(next)) {
                     Ok(next) => guest(&guests.request_error).call_handle(store, at, &failed, next).await,
                     Err(error) => Err(wasmtime::Error::new(error)),
@@ -269,6 +299,7 @@ impl Listener<StepResult> for Attachment {
             self.terms(Seam::StepResult, &cx.cancel),
             |mut it| async move {
                 let Instance { store, guests } = &mut *it;
+                store.data_mut().given(&message);
                 let answer = match store.data_mut().handles.give(StepResultNext(next, given)) {
                     Ok(next) => {
                         let known = next.rep();
@@ -308,6 +339,7 @@ impl Listener<TurnContinuation> for Attachment {
             self.terms(Seam::TurnContinuation, &cx.cancel),
             |mut it| async move {
                 let Instance { store, guests } = &mut *it;
+                store.data_mut().given(&(&summary, &proposal));
                 let answer = match store.data_mut().handles.give(TurnContinuationNext(next)) {
                     Ok(next) => {
                         guest(&guests.turn_continuation).call_handle(store, at, &summary, &proposal, next).await
@@ -333,11 +365,13 @@ impl Listener<ToolsExecute> for Attachment {
         let at = convert::step(cx.at);
         let call = convert::tool_call(&given.call);
         let tool = (cx.about.find)(&given.call.name).as_ref().map(convert::tool_info);
+        let terms = self.terms_about(Seam::Execute, &cx.cancel, &given.call);
         let behind = ExecuteNext { next, profile: given.profile.clone(), given };
         let answer = self.run(
-            self.terms(Seam::Execute, &cx.cancel),
+            terms,
             |mut it| async move {
                 let Instance { store, guests } = &mut *it;
+                store.data_mut().given(&(&call, &tool));
                 let answer = match store.data_mut().handles.give(behind) {
                     Ok(next) => guest(&guests.execute).call_handle(&mut *store, at, &call, tool.as_ref(), next).await,
                     Err(error) => Err(wasmtime::Error::new(error)),
@@ -346,10 +380,15 @@ impl Listener<ToolsExecute> for Attachment {
                 let answer = answer.and_then(|answer| match answer {
                     Ok(tool_types::Answer::Pass(handle)) => {
                         let outcome = store.data_mut().handles.get(&handle)?.0.clone();
-                        store.data_mut().handles.dropped(handle.rep());
+                        let state = store.data_mut();
+                        state.handles.dropped(handle.rep());
+                        state.call.changed = Some(false);
                         Ok(Ok(Answer::Passed(outcome)))
                     }
-                    Ok(tool_types::Answer::Replace(outcome)) => Ok(Ok(Answer::New(outcome))),
+                    Ok(tool_types::Answer::Replace(outcome)) => {
+                        store.data_mut().call.changed = Some(true);
+                        Ok(Ok(Answer::New(outcome)))
+                    }
                     Err(failure) => Ok(Err(failure)),
                 });
                 (it, answer)
@@ -373,6 +412,24 @@ enum Answer {
     New(tool_types::Outcome),
 }
 
+impl Lists for Answer {
+    fn longest(&self) -> usize {
+        match self {
+            Self::Passed(_) => 0,
+            Self::New(outcome) => outcome.longest(),
+        }
+    }
+}
+
+impl Carried for Answer {
+    fn bytes(&self) -> usize {
+        match self {
+            Answer::Passed(_) => 0,
+            Answer::New(outcome) => outcome.bytes(),
+        }
+    }
+}
+
 #[async_trait]
 impl Guard for Attachment {
     async fn check(
@@ -382,11 +439,13 @@ impl Guard for Attachment {
         tool: &ToolInfo,
         cancel: &CancellationToken,
     ) -> Result<Verdict, PluginError> {
+        let terms = self.terms_about(Seam::Guard, cancel, call);
         let (at, call, tool) = (convert::step(at), convert::tool_call(call), convert::tool_info(tool));
         let answer = self.run(
-            self.terms(Seam::Guard, cancel),
+            terms,
             |mut it| async move {
                 let Instance { store, guests } = &mut *it;
+                store.data_mut().given(&(&call, &tool));
                 let answer = guest(&guests.guard).call_check(store, at, &call, &tool).await;
                 (it, answer)
             },
@@ -403,10 +462,11 @@ impl ToolProvider for Attachment {
     }
 
     async fn call(&self, cx: &ToolContext, call: ToolCall) -> Result<Outcome, PluginError> {
+        let about = self.about(&call);
         let (at, call) = (convert::step(cx.at), convert::tool_call(&call));
         let refused = Arc::new(AtomicBool::new(false));
         let tool = Some(Box::new(cx.clone()));
-        let of_call = Call { tool, refused: Some(refused.clone()), ..Call::new(Seam::Provider) };
+        let of_call = Call { tool, refused: Some(refused.clone()), about, ..Call::new(Seam::Provider) };
         let mut terms = Terms::new(&self.mold.core, of_call, true, Some(&cx.cancel));
         let timeout = profile_timeout(&cx.profile).filter(|timeout| *timeout < terms.budget.wall);
         if let Some(timeout) = timeout {
@@ -416,6 +476,7 @@ impl ToolProvider for Attachment {
             terms,
             |mut it| async move {
                 let Instance { store, guests } = &mut *it;
+                store.data_mut().given(&call);
                 let answer = guest(&guests.provider).call_call_tool(store, at, &call).await;
                 (it, answer)
             },

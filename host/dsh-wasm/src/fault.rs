@@ -2,23 +2,68 @@
 //! or the limit with its number, does.
 
 use dsh_seam::{FailureKind, PluginError, PluginName, Seam};
+use wasmtime::component::ResourceTableError;
 use wasmtime::{PoolConcurrencyLimitError, Trap};
 
 use crate::clock::Overrun;
 use crate::convert::IllFormed;
 use crate::handles::HandleError;
 use crate::limiter::Refused;
-use crate::limits::{ABORT_GRACE, MAX_MESSAGE_BYTES};
+use crate::limits::{ABORT_GRACE, Limits, MAX_MESSAGE_BYTES};
+use crate::lists::Lists;
 use crate::output::{OutputLimit, clean};
+use crate::receipt::Verdict;
 use crate::words::Failure;
 
 /// A bound of the host that a guest ran into; it traps with this.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Bound {
-    #[error("it made more than {0} calls to the host in one call")]
+    #[error("it made more calls to the host than the limit `host-calls` of {0}")]
     HostCalls(u32),
-    #[error("it has {0} calls under way already")]
-    Leases(usize),
+    #[error("it has as many calls under way as the limit `leases` of {0}")]
+    Leases(u32),
+    #[error("it handed over a list of {items} items, more than the limit `list-items` of {limit}")]
+    ListItems { items: usize, limit: u32 },
+    #[error("it handed more data to the host than the limit `output-mib` of {0} MiB")]
+    Output(u32),
+    #[error("its calls nest deeper than the limit `stack-kib` of {0} KiB (recursion without end?)")]
+    Stack(u32),
+    #[error("it is made of more core instances than the limit `instances` of {0}")]
+    Instances(u32),
+    #[error("it has more memories than the limit `memories` of {0}")]
+    Memories(u32),
+    #[error("it has more tables than the limit `tables` of {0}")]
+    Tables(u32),
+}
+
+impl Bound {
+    /// Whether no list in `value` is too long.
+    pub(crate) fn check_lists(value: &impl Lists, limits: &Limits) -> Result<(), Self> {
+        let (items, limit) = (value.longest(), limits.list_items);
+        if items > limit as usize { Err(Self::ListItems { items, limit }) } else { Ok(()) }
+    }
+
+    /// The bound behind an error of the engine.
+    fn of(cause: &(dyn std::error::Error + 'static), limits: &Limits) -> Option<Self> {
+        if let Some(bound) = cause.downcast_ref::<Self>() {
+            return Some(bound.clone());
+        }
+        if matches!(cause.downcast_ref::<Trap>(), Some(Trap::StackOverflow)) {
+            return Some(Self::Stack(limits.stack_kib));
+        }
+        if cause.downcast_ref::<OutputLimit>().is_some() {
+            return Some(Self::Output(limits.output_mib));
+        }
+        // The engine has no types for these.
+        let words = cause.to_string();
+        let of_words = [
+            ("fuel allocated for hostcalls", Self::Output(limits.output_mib)),
+            ("instance count too high", Self::Instances(limits.instances)),
+            ("memory count too high", Self::Memories(limits.memories)),
+            ("table count too high", Self::Tables(limits.tables)),
+        ];
+        of_words.into_iter().find_map(|(said, bound)| words.contains(said).then_some(bound))
+    }
 }
 
 /// Why a call gave nothing.
@@ -55,6 +100,18 @@ impl Fault {
         Self::error(format!("it returned an ill-formed value: {ill}"))
     }
 
+    /// In the words of a receipt.
+    pub(crate) fn told(&self) -> (Verdict, String) {
+        let (verdict, message) = match self {
+            Self::Trap(message) => (Verdict::Trap, message.clone()),
+            Self::Error { message, .. } => (Verdict::Failed, message.clone()),
+            Self::Limit(message) => (Verdict::Limit, message.clone()),
+            Self::Overtime(overrun) => (Verdict::Limit, overrun.to_string()),
+            Self::Aborted => (Verdict::Aborted, "it went on after its turn was aborted and was stopped".into()),
+        };
+        (verdict, shorten(&clean_lines(&message)))
+    }
+
     /// In the words of the seam.
     pub(crate) fn into_error(self, plugin: &PluginName, seam: Seam) -> PluginError {
         let (kind, code, message) = match self {
@@ -79,26 +136,25 @@ impl Fault {
         }
     }
 
-    /// What an error of the engine means. `refused` is what the limiter refused in this call, `lines` the guest's last lines.
-    pub(crate) fn of(error: &wasmtime::Error, refused: Option<&Refused>, lines: &[String]) -> Self {
+    /// What an error of the engine means under `limits`. `refused` is what the limiter refused in this call, `lines` the guest's last
+    /// lines.
+    pub(crate) fn of(error: &wasmtime::Error, limits: &Limits, refused: Option<&Refused>, lines: &[String]) -> Self {
         for cause in error.chain() {
             match cause.downcast_ref::<Overrun>() {
                 Some(overrun @ Overrun::Wall { .. }) => return Self::Overtime(*overrun),
                 Some(overrun) => return Self::Limit(overrun.to_string()),
                 None => {}
             }
-            if let Some(bound) = cause.downcast_ref::<Bound>() {
+            if let Some(bound) = Bound::of(cause, limits) {
                 return Self::Limit(bound.to_string());
             }
             match cause.downcast_ref::<HandleError>() {
                 Some(HandleError::Dead) => return Self::Trap(HandleError::Dead.to_string()),
-                Some(HandleError::TooMany) => return Self::Limit(HandleError::TooMany.to_string()),
+                Some(many @ HandleError::TooMany(_)) => return Self::Limit(many.to_string()),
                 None => {}
             }
-            if cause.downcast_ref::<OutputLimit>().is_some()
-                || cause.to_string().contains("fuel allocated for hostcalls")
-            {
-                return Self::Limit("it handed more data to the host than the limit `output-mib`".into());
+            if matches!(cause.downcast_ref::<ResourceTableError>(), Some(ResourceTableError::Full)) {
+                return Self::Limit(HandleError::TooMany(limits.handles).to_string());
             }
             if let Some(full) = cause.downcast_ref::<PoolConcurrencyLimitError>() {
                 return Self::Limit(format!("too many plugin instances at once: {full}"));
@@ -118,7 +174,6 @@ fn trap_words(error: &wasmtime::Error) -> String {
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::UnreachableCodeReached) => "it panicked or aborted".into(),
-        Some(Trap::StackOverflow) => "its call stack is exhausted (recursion without end?)".into(),
         Some(Trap::MemoryOutOfBounds) => "it accessed memory out of bounds".into(),
         Some(Trap::IntegerDivisionByZero) => "it divided by zero".into(),
         Some(Trap::CannotEnterComponent) => "it was called while it was still busy, or after it had failed".into(),
@@ -151,7 +206,7 @@ mod tests {
 
     #[test]
     fn errors_of_the_engine_become_words() {
-        let check = |error: wasmtime::Error, expect: Fault| assert_eq!(Fault::of(&error, None, &[]), expect);
+        let check = |error: wasmtime::Error, expect: Fault| assert_eq!(Fault::of(&error, &Limits::default(), None, &[]), expect);
         check(Trap::UnreachableCodeReached.into(), Fault::Trap("it panicked or aborted".into()));
         check(
             wasmtime::Error::new(HandleError::Dead).context("error while executing"),
@@ -163,7 +218,7 @@ mod tests {
         );
         check(
             wasmtime::Error::new(Bound::HostCalls(3)),
-            Fault::Limit("it made more than 3 calls to the host in one call".into()),
+            Fault::Limit("it made more calls to the host than the limit `host-calls` of 3".into()),
         );
         check(wasmtime_wasi::I32Exit(3).into(), Fault::Trap("it exited with code 3 in the middle of a call".into()));
     }
@@ -172,6 +227,7 @@ mod tests {
     fn the_last_lines_explain_a_trap() {
         let fault = Fault::of(
             &Trap::UnreachableCodeReached.into(),
+            &Limits::default(),
             None,
             &["thread panicked at x.rs:1".into(), "no such rule".into()],
         );
@@ -184,7 +240,7 @@ mod tests {
     #[test]
     fn a_refused_memory_explains_a_trap() {
         let refused = Refused::Memory { limit_mib: 64, wanted_mib: 100 };
-        let fault = Fault::of(&Trap::UnreachableCodeReached.into(), Some(&refused), &[]);
+        let fault = Fault::of(&Trap::UnreachableCodeReached.into(), &Limits::default(), Some(&refused), &[]);
         assert_eq!(fault, Fault::Limit("memory limit 64 MiB (`memory-mib`): it asked for 100 MiB".into()));
     }
 

@@ -11,8 +11,6 @@ use crate::words::{
 };
 use wasmtime::component::Resource;
 
-use crate::limits::MAX_HANDLES;
-
 /// `dsh:agent/agent-types.llm-request`.
 pub struct LlmRequest(pub(crate) Arc<RequestDraft>);
 /// `dsh:agent/agent-types.request-next`.
@@ -91,13 +89,14 @@ impl Behind for ExecuteNext {
 pub(crate) enum HandleError {
     #[error("a handle of an earlier call was used: a handle is good until the call that got it returns")]
     Dead,
-    #[error("more than {MAX_HANDLES} handles were held at once")]
-    TooMany,
+    #[error("it holds more handles than the limit `handles` of {0}")]
+    TooMany(u32),
 }
 
 /// The handles of one instance.
-#[derive(Default)]
 pub(crate) struct Handles {
+    /// How many may be held at once.
+    most: u32,
     /// The number of the first handle of this call.
     base: u32,
     entries: Vec<Option<Handle>>,
@@ -106,12 +105,18 @@ pub(crate) struct Handles {
 }
 
 impl Handles {
+    /// None yet, and at most so many at once.
+    pub(crate) fn new(most: u32) -> Self {
+        Self { most, base: 0, entries: Vec::new(), held: 0 }
+    }
+
     /// Hands a thing to the guest.
     pub(crate) fn give<T: Behind>(&mut self, thing: T) -> Result<Resource<T>, HandleError> {
+        let too_many = HandleError::TooMany(self.most);
         let number =
-            self.base.checked_add(u32::try_from(self.entries.len()).unwrap_or(u32::MAX)).ok_or(HandleError::TooMany)?;
-        if self.held >= MAX_HANDLES {
-            return Err(HandleError::TooMany);
+            self.base.checked_add(u32::try_from(self.entries.len()).unwrap_or(u32::MAX)).ok_or(too_many)?;
+        if self.held >= self.most {
+            return Err(too_many);
         }
         self.held += 1;
         self.entries.push(Some(thing.put()));
@@ -153,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_kept_handle_is_dead_in_the_next_call() {
-        let mut handles = Handles::default();
+        let mut handles = Handles::new(9);
         let first = handles.give(outcome("first")).expect("there is room");
         assert_eq!(handles.get(&first).map(|it| it.0.bytes()), Ok(5));
         assert!(handles.end_call());
@@ -164,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_dropped_handle_is_dead() {
-        let mut handles = Handles::default();
+        let mut handles = Handles::new(9);
         let handle = handles.give(outcome("x")).expect("there is room");
         handles.dropped(handle.rep());
         assert_eq!(handles.get(&handle).err(), Some(HandleError::Dead));
@@ -172,11 +177,11 @@ mod tests {
 
     #[test]
     fn handles_that_are_never_dropped_run_out() {
-        let mut handles = Handles::default();
-        for _ in 0..MAX_HANDLES {
+        let mut handles = Handles::new(9);
+        for _ in 0..9 {
             handles.give(outcome("x")).expect("there is room");
             handles.end_call();
         }
-        assert_eq!(handles.give(outcome("x")).err(), Some(HandleError::TooMany));
+        assert_eq!(handles.give(outcome("x")).err(), Some(HandleError::TooMany(9)));
     }
 }

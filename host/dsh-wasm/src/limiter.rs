@@ -5,13 +5,13 @@ use std::fmt;
 
 use wasmtime::ResourceLimiter;
 
-use crate::limits::{Limits, MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLE_ELEMENTS, MAX_TABLES, MIB};
+use crate::limits::{Limits, MIB};
 
 /// What was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refused {
-    Memory { limit_mib: usize, wanted_mib: usize },
-    Table { wanted: usize },
+    Memory { limit_mib: u32, wanted_mib: usize },
+    Table { limit: u32, wanted: usize },
 }
 
 impl fmt::Display for Refused {
@@ -20,7 +20,9 @@ impl fmt::Display for Refused {
             Self::Memory { limit_mib, wanted_mib } => {
                 write!(f, "memory limit {limit_mib} MiB (`memory-mib`): it asked for {wanted_mib} MiB")
             }
-            Self::Table { wanted } => write!(f, "table limit {MAX_TABLE_ELEMENTS} elements: it asked for {wanted}"),
+            Self::Table { limit, wanted } => {
+                write!(f, "table limit {limit} elements (`table-elements`): it asked for {wanted}")
+            }
         }
     }
 }
@@ -28,15 +30,16 @@ impl fmt::Display for Refused {
 /// The limiter of one instance.
 #[derive(Debug)]
 pub(crate) struct Limiter {
-    limit: usize,
-    used: usize,
+    limits: Limits,
+    memory: usize,
+    elements: usize,
     peak: usize,
     refused: Option<Refused>,
 }
 
 impl Limiter {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { limit: limits.memory_bytes(), used: 0, peak: 0, refused: None }
+        Self { limits: *limits, memory: 0, elements: 0, peak: 0, refused: None }
     }
 
     /// A call begins: what an earlier one was refused is forgotten.
@@ -54,37 +57,44 @@ impl Limiter {
     }
 }
 
+/// All memories, or all tables, of the instance together.
+fn grown(total: usize, current: usize, desired: usize) -> usize {
+    total.saturating_add(desired.saturating_sub(current))
+}
+
 impl ResourceLimiter for Limiter {
     fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        // All memories of the component together.
-        let total = self.used.saturating_add(desired.saturating_sub(current));
-        if total > self.limit {
-            self.refused = Some(Refused::Memory { limit_mib: self.limit / MIB, wanted_mib: total.div_ceil(MIB) });
+        let total = grown(self.memory, current, desired);
+        if total > self.limits.memory_bytes() {
+            let limit_mib = self.limits.memory_mib;
+            self.refused = Some(Refused::Memory { limit_mib, wanted_mib: total.div_ceil(MIB) });
             return Ok(false);
         }
-        self.used = total;
+        self.memory = total;
         self.peak = self.peak.max(total);
         Ok(true)
     }
 
-    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        if desired > MAX_TABLE_ELEMENTS {
-            self.refused = Some(Refused::Table { wanted: desired });
+    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let total = grown(self.elements, current, desired);
+        if total > self.limits.table_elements as usize {
+            self.refused = Some(Refused::Table { limit: self.limits.table_elements, wanted: total });
             return Ok(false);
         }
+        self.elements = total;
         Ok(true)
     }
 
     fn instances(&self) -> usize {
-        MAX_CORE_INSTANCES
+        self.limits.instances as usize
     }
 
     fn tables(&self) -> usize {
-        MAX_TABLES
+        self.limits.tables as usize
     }
 
     fn memories(&self) -> usize {
-        MAX_MEMORIES
+        self.limits.memories as usize
     }
 }
 
@@ -104,5 +114,17 @@ mod tests {
         );
         limiter.begin_call();
         assert_eq!((limiter.refused(), limiter.peak()), (None, 2 * MIB));
+    }
+
+    #[test]
+    fn all_tables_count_together() {
+        let mut limiter = Limiter::new(&Limits { table_elements: 10, ..Limits::default() });
+        assert!(limiter.table_growing(0, 6, None).expect("no error"));
+        assert!(!limiter.table_growing(0, 5, None).expect("no error"));
+        assert!(limiter.table_growing(6, 10, None).expect("no error"));
+        assert_eq!(
+            limiter.refused().map(ToString::to_string).as_deref(),
+            Some("table limit 10 elements (`table-elements`): it asked for 11")
+        );
     }
 }

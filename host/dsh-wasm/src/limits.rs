@@ -1,41 +1,266 @@
-//! What a plugin may use: the limits an operator can set, and the host's own bounds beside them.
+//! What a plugin may use: the limits an operator can set, all in one table, and the host's own bounds beside them.
 
 use std::time::Duration;
 
-/// The limits of one plugin, per call, as `limits = { … }` in `dsh.toml`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Linear memory of one instance, all its memories together, in MiB.
-    pub memory_mib: u32,
-    /// Time the guest itself may compute, in milliseconds; time parked in host imports does not count.
-    pub cpu_ms: u32,
-    /// Time from call to return, in milliseconds, except inside `next`, an approval, a process and a model call.
-    pub wall_ms: u32,
-    /// `cpu_ms` inside `call-tool`.
-    pub tool_cpu_ms: u32,
-    /// `wall_ms` inside `call-tool`.
-    pub tool_wall_ms: u32,
-    /// What one call may hand to the host: arguments of imports, its result, and its output streams, in MiB.
-    pub output_mib: u32,
-    /// All keys and values of `dsh:plugin/state` together, in MiB.
-    pub state_mib: u32,
+/// Core instances that a component may be made of at most; a larger one does not fit into the pool.
+pub(crate) const MOST_INSTANCES: u32 = 1_000;
+/// Linear memories that an instance may have at most: each takes one of the pool's places, of which there are [`MAX_INSTANCES`].
+pub(crate) const MOST_MEMORIES: u32 = 64;
+/// Tables that an instance may have at most; a larger number does not fit into the pool.
+pub(crate) const MOST_TABLES: u32 = 256;
+/// Elements that a table may have at most: eight bytes each, and the pool reserves address space for as many in each of its tables.
+pub(crate) const MOST_TABLE_ELEMENTS: u32 = 1_000_000;
+
+/// One limit: its key, what it bounds and which values can be enforced.
+#[derive(Debug)]
+pub struct Limit {
+    /// As in `limits = { … }` and in `--limit NAME=KEY=VALUE`.
+    pub key: &'static str,
+    /// What it bounds, in one line.
+    pub about: &'static str,
+    /// What holds when nothing is said.
+    pub default: u32,
+    /// The least that can be enforced.
+    pub least: u32,
+    /// The most that can be enforced.
+    pub most: u32,
+    /// Why it is no less and no more.
+    pub why: &'static str,
+    field: fn(&mut Limits) -> &mut u32,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            memory_mib: 64,
-            cpu_ms: 500,
-            wall_ms: 30_000,
-            tool_cpu_ms: 60_000,
-            tool_wall_ms: 600_000,
-            output_mib: 16,
-            state_mib: 16,
+macro_rules! limits {
+    ($($field:ident = $key:literal, $default:literal, $least:literal..=$most:expr, $about:literal, $why:literal;)*) => {
+        /// The limits of one plugin. Each is for one call, except where it says something else.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct Limits {
+            $(#[doc = concat!("`", $key, "`: ", $about, ".")] pub $field: u32,)*
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+
+        impl Limits {
+            /// Every limit, in the order of the documentation.
+            pub const ALL: &'static [Limit] = &[$(Limit {
+                key: $key,
+                about: $about,
+                default: $default,
+                least: $least,
+                most: $most,
+                why: $why,
+                field: |limits| &mut limits.$field,
+            },)*];
+            /// The keys of [`Limits::ALL`].
+            pub const KEYS: &'static [&'static str] = &[$($key,)*];
+        }
+    };
+}
+
+limits! {
+    memory_mib = "memory-mib", 64, 1..=4_096,
+        "linear memory of an instance, all its memories together",
+        "a guest has 32-bit addresses and cannot use more than 4 GiB";
+    memories = "memories", 8, 1..=MOST_MEMORIES,
+        "linear memories of an instance",
+        "every guest has one, and each takes a place of the engine's pool";
+    table_elements = "table-elements", 100_000, 1..=MOST_TABLE_ELEMENTS,
+        "elements of an instance's tables, all together",
+        "the engine's pool has room for so many";
+    tables = "tables", 32, 1..=MOST_TABLES,
+        "tables of an instance",
+        "the engine's pool has room for so many";
+    instances = "instances", 100, 1..=MOST_INSTANCES,
+        "core instances that an instance is made of",
+        "every component has one, and the engine's pool has room for so many";
+    stack_kib = "stack-kib", 512, 16..=16_384,
+        "the guest's call stack",
+        "with less no guest starts, and more address space than this is not reserved for each call";
+    cpu_ms = "cpu-ms", 500, 5..=86_400_000,
+        "time that the guest itself computes",
+        "the clock of a computing guest is looked at every 5 ms, and no call may take more than a day";
+    wall_ms = "wall-ms", 30_000, 5..=86_400_000,
+        "time from call to return, except inside `next`, an approval, a process, a model call and a sub-agent",
+        "the clock of a computing guest is looked at every 5 ms, and no call may take more than a day";
+    tool_cpu_ms = "tool-cpu-ms", 60_000, 5..=86_400_000,
+        "`cpu-ms` inside `call-tool`",
+        "the clock of a computing guest is looked at every 5 ms, and no call may take more than a day";
+    tool_wall_ms = "tool-wall-ms", 600_000, 5..=86_400_000,
+        "`wall-ms` inside `call-tool`",
+        "the clock of a computing guest is looked at every 5 ms, and no call may take more than a day";
+    output_mib = "output-mib", 16, 1..=4_096,
+        "what the guest hands to the host: its answer, the arguments of one import, its log entries and messages together, its output streams together",
+        "a guest has 32-bit addresses and cannot hand over more than 4 GiB";
+    list_items = "list-items", 100_000, 1..=10_000_000,
+        "items of one list that the guest hands to the host",
+        "a longer list would hold its thread for longer than the other agents may wait";
+    state_mib = "state-mib", 16, 1..=4_096,
+        "all that the plugin keeps in `state` in one session, keys and values together",
+        "what is kept is in memory";
+    host_calls = "host-calls", 1_000_000, 1..=1_000_000_000,
+        "calls to the host",
+        "at 100 ns each, more take minutes, and `cpu-ms` bounds them";
+    handles = "handles", 4_096, 2..=1_000_000,
+        "handles that an instance holds at once: of this host, and as many of WASI",
+        "a listener is given two, and each costs the host memory";
+    log_lines = "log-lines", 1_000, 1..=1_000_000,
+        "lines that go to the diagnostics, by `log` and by the output streams; what is over is dropped and counted",
+        "to hear nothing of a plugin, use a filter in `DSH_LOG`";
+    log_kib = "log-kib", 1_024, 1..=1_048_576,
+        "bytes of those lines; what is over is dropped and counted",
+        "to hear nothing of a plugin, use a filter in `DSH_LOG`";
+    progress_reports = "progress-reports", 10_000, 1..=1_000_000,
+        "reports of progress; what is over is dropped",
+        "each is an event";
+    requests = "requests", 1_000, 1..=1_000_000,
+        "outgoing HTTP requests, redirects that the guest follows included",
+        "to allow none, grant no `net:`";
+    leases = "leases", 32, 1..=MAX_CALLS,
+        "calls of the plugin that are under way at once for one agent: nested ones, and tools that run in parallel",
+        "the engine's pool has stacks for 256 calls, over all plugins and agents";
+}
+
+/// Two limits of which the first never bites when it is more than `times` the second.
+struct Beside {
+    key: &'static str,
+    other: &'static str,
+    times: u32,
+    why: &'static str,
+}
+
+const BESIDE: [Beside; 5] = [
+    Beside { key: "cpu-ms", other: "wall-ms", times: 1, why: "computing is part of the time from call to return" },
+    Beside {
+        key: "tool-cpu-ms",
+        other: "tool-wall-ms",
+        times: 1,
+        why: "computing is part of the time from call to return",
+    },
+    Beside {
+        key: "log-kib",
+        other: "log-lines",
+        times: (MAX_LOG_LINE_BYTES / 1024) as u32,
+        why: "a line keeps 4 KiB at most",
+    },
+    Beside { key: "progress-reports", other: "host-calls", times: 1, why: "each report is a call to the host" },
+    Beside { key: "requests", other: "host-calls", times: 1, why: "each request takes calls to the host" },
+];
+
+/// A limit that cannot be enforced. `Display` says what is wrong, [`LimitError::hint`] why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LimitError {
+    /// There is no such limit.
+    Unknown(String),
+    /// It is too small or too large.
+    Range {
+        /// Which.
+        key: &'static str,
+        /// As written.
+        value: i64,
+        /// The least that can be enforced.
+        least: u32,
+        /// The most that can be enforced.
+        most: u32,
+        /// Why.
+        why: &'static str,
+    },
+    /// Another limit is reached before it in every case.
+    NeverBites {
+        /// Which.
+        key: &'static str,
+        /// Its value.
+        value: u32,
+        /// The other one.
+        other: &'static str,
+        /// The other one's value.
+        other_value: u32,
+        /// The most that it can be beside the other one.
+        most: u32,
+        /// Why.
+        why: &'static str,
+    },
+}
+
+impl LimitError {
+    /// Which limit it is about.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Unknown(key) => key,
+            Self::Range { key, .. } | Self::NeverBites { key, .. } => key,
+        }
+    }
+
+    /// Why, and what to do.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Unknown(_) => "`dsh-host config schema` lists the limits".into(),
+            Self::Range { why, .. } => (*why).into(),
+            Self::NeverBites { key, other, why, most, .. } => {
+                format!("{why}: set `{key}` to {most} or less, or raise `{other}`")
+            }
         }
     }
 }
 
+impl std::fmt::Display for LimitError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unknown(key) => write!(f, "unknown limit `{key}`"),
+            Self::Range { key, value, least, most, .. } => {
+                write!(f, "the limit `{key}` cannot be {value}: it takes {least} to {most}")
+            }
+            Self::NeverBites { key, value, other, other_value, .. } => {
+                write!(f, "the limit `{key}` of {value} can never bite beside `{other}` of {other_value}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LimitError {}
+
 impl Limits {
+    /// Sets the limit `key`.
+    ///
+    /// # Errors
+    /// When there is no such limit, or it could not be enforced.
+    pub fn set(&mut self, key: &str, value: i64) -> Result<(), LimitError> {
+        let Some(limit) = Self::ALL.iter().find(|limit| limit.key == key) else {
+            return Err(LimitError::Unknown(key.to_owned()));
+        };
+        *(limit.field)(self) = limit.checked(value)?;
+        Ok(())
+    }
+
+    /// Whether each of the limits in `declared` can bite beside the others.
+    ///
+    /// # Errors
+    /// The first that cannot.
+    pub fn check_beside(mut self, declared: &[&str]) -> Result<(), LimitError> {
+        for Beside { key, other, times, why } in BESIDE {
+            let (value, other_value) = (self.value(key), self.value(other));
+            let most = other_value.saturating_mul(times);
+            if declared.contains(&key) && value > most {
+                return Err(LimitError::NeverBites { key, value, other, other_value, most, why });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every limit can be enforced.
+    pub(crate) fn check(mut self) -> Result<(), LimitError> {
+        Self::ALL.iter().try_for_each(|limit| limit.checked((*(limit.field)(&mut self)).into()).map(|_| ()))
+    }
+
+    fn value(&mut self, key: &str) -> u32 {
+        let limit = Self::ALL.iter().find(|limit| limit.key == key);
+        *(limit.expect("invariant: a test looks every key up").field)(self)
+    }
+
     pub(crate) fn memory_bytes(&self) -> usize {
         self.memory_mib as usize * MIB
     }
@@ -55,6 +280,16 @@ impl Limits {
     }
 }
 
+impl Limit {
+    fn checked(&self, value: i64) -> Result<u32, LimitError> {
+        let Self { key, least, most, why, .. } = *self;
+        u32::try_from(value)
+            .ok()
+            .filter(|value| (least..=most).contains(value))
+            .ok_or(LimitError::Range { key, value, least, most, why })
+    }
+}
+
 /// The clocks of one call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
@@ -70,33 +305,12 @@ pub(crate) const TICK: Duration = Duration::from_millis(5);
 /// How long a guest that is running a tool may go on after its turn was aborted.
 pub(crate) const ABORT_GRACE: Duration = Duration::from_secs(1);
 
-/// Core instances in one component instance. Components of the common toolchains have three to ten.
-pub(crate) const MAX_CORE_INSTANCES: usize = 100;
-/// Linear memories in one component instance; `memory-mib` bounds their sum, this their number (each costs address space).
-pub(crate) const MAX_MEMORIES: usize = 8;
-/// Tables in one component instance.
-pub(crate) const MAX_TABLES: usize = 32;
-/// Elements of one table: C# and large Python programs need up to 100,000.
-pub(crate) const MAX_TABLE_ELEMENTS: usize = 100_000;
-
 /// Component instances alive at once in the process, over all plugins and agents. The pool reserves 4 GiB of address space for the
 /// memory of each, 2 TiB in all, well inside 47 bits.
 pub(crate) const MAX_INSTANCES: u32 = 512;
 /// Calls under way at once in the process: each has a fiber stack.
 pub(crate) const MAX_CALLS: u32 = 256;
-/// Instances of one plugin that one agent may have at once: parallel tools (8) times the depth at which a plugin can meet itself.
-pub(crate) const MAX_LEASES: usize = 32;
 
-/// Calls to host imports in one call. At about 100 ns each they are a tenth of a second; a guest that needs more is in a loop.
-pub(crate) const MAX_HOST_CALLS: u32 = 1_000_000;
-/// Handles (requests, nexts, outcomes) that one instance may hold at once.
-pub(crate) const MAX_HANDLES: u32 = 4_096;
-/// WASI handles (files, streams, pollables) that one instance may hold at once.
-pub(crate) const MAX_WASI_HANDLES: usize = 4_096;
-/// Lines that one call may write to the diagnostics, by `log` and by its output streams; what is over is counted and dropped.
-pub(crate) const MAX_LOG_LINES: u32 = 1_000;
-/// Reports of progress that one call may make; what is over is dropped. A person sees a few a second at most.
-pub(crate) const MAX_PROGRESS_REPORTS: u32 = 10_000;
 /// Bytes of one line in the diagnostics; the rest of the line is dropped.
 pub(crate) const MAX_LOG_LINE_BYTES: usize = 4_096;
 /// Lines of the guest's standard error that are kept for the message of a trap.
@@ -112,6 +326,65 @@ pub(crate) const MAX_STATE_VALUE_BYTES: usize = MIB;
 /// The longest message of a guest that goes into an event or an error.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 4_096;
 /// A component's file. The largest known (a Python program with its interpreter) have 40 MiB.
-pub(crate) const MAX_COMPONENT_BYTES: usize = 256 * MIB;
+pub const MAX_COMPONENT_BYTES: usize = 256 * MIB;
 /// Tools of one plugin.
 pub(crate) const MAX_TOOLS: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_makes_sense() {
+        for (n, limit) in Limits::ALL.iter().enumerate() {
+            assert!((limit.least..=limit.most).contains(&limit.default), "{}", limit.key);
+            assert_eq!(Limits::KEYS[n], limit.key);
+        }
+        let mut limits = Limits::default();
+        for Beside { key, other, .. } in BESIDE {
+            let _ = (limits.value(key), limits.value(other));
+        }
+        assert_eq!(limits.check(), Ok(()));
+        assert_eq!(limits.check_beside(Limits::KEYS), Ok(()));
+        assert_eq!(MOST_INSTANCES.min(MAX_CALLS), 256, "the reason of `leases` names the number");
+    }
+
+    #[test]
+    fn what_cannot_be_enforced_is_refused() {
+        let check = |key: &str, value: i64, expect: &str| {
+            let error = Limits::default().set(key, value).expect_err("cannot be enforced");
+            assert_eq!(format!("{error}; {}", error.hint()), expect);
+        };
+        check(
+            "memory-mib",
+            0,
+            "the limit `memory-mib` cannot be 0: it takes 1 to 4096; a guest has 32-bit addresses and cannot use more than 4 GiB",
+        );
+        check(
+            "leases",
+            257,
+            "the limit `leases` cannot be 257: it takes 1 to 256; the engine's pool has stacks for 256 calls, over all plugins and agents",
+        );
+        check(
+            "stack-kib",
+            -1,
+            "the limit `stack-kib` cannot be -1: it takes 16 to 16384; with less no guest starts, and more address space than this is not reserved for each call",
+        );
+        check("memory", 1, "unknown limit `memory`; `dsh-host config schema` lists the limits");
+        assert!(Limits { log_lines: 0, ..Limits::default() }.check().is_err());
+    }
+
+    #[test]
+    fn a_limit_that_never_bites_is_refused_when_it_was_declared() {
+        let limits = Limits { cpu_ms: 200, wall_ms: 100, ..Limits::default() };
+        let error = limits.check_beside(&["cpu-ms"]).expect_err("never bites");
+        assert_eq!(
+            format!("{error}; {}", error.hint()),
+            "the limit `cpu-ms` of 200 can never bite beside `wall-ms` of 100; computing is part of the time from call to return: set `cpu-ms` to 100 or less, or raise `wall-ms`"
+        );
+        assert_eq!(limits.check_beside(&["wall-ms"]), Ok(()), "the default of `cpu-ms` was not declared");
+        let limits = Limits { log_lines: 100, log_kib: 401, ..Limits::default() };
+        assert!(limits.check_beside(&["log-kib"]).is_err());
+        assert_eq!(Limits { log_kib: 400, ..limits }.check_beside(&["log-kib"]), Ok(()));
+    }
+}

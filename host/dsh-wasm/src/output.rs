@@ -13,7 +13,7 @@ use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-use crate::limits::{KEPT_STDERR_LINES, MAX_LOG_LINE_BYTES, MAX_LOG_LINES};
+use crate::limits::{KEPT_STDERR_LINES, Limits, MAX_LOG_LINE_BYTES};
 
 /// How much a stream takes at once; it never waits, so this only bounds one copy.
 const WRITE_BUDGET: usize = 64 * 1024;
@@ -44,6 +44,7 @@ pub(crate) enum Stream {
 #[derive(Debug)]
 pub(crate) struct Output {
     plugin: PluginName,
+    limits: Limits,
     state: Mutex<State>,
 }
 
@@ -52,15 +53,26 @@ struct State {
     /// Unfinished lines of standard output and error; what is over the longest line is not kept.
     open: [Vec<u8>; 2],
     last: VecDeque<String>,
+    /// What went to the diagnostics in this call.
     lines: u32,
+    line_bytes: usize,
+    /// What did not, and over which limit the first of it was.
     dropped: u32,
-    bytes: usize,
-    byte_limit: usize,
+    over: Option<Over>,
+    /// What was written to both streams in this call.
+    written: usize,
+}
+
+/// A limit on lines.
+#[derive(Debug, Clone, Copy)]
+enum Over {
+    Lines,
+    Bytes,
 }
 
 impl Output {
-    pub(crate) fn new(plugin: PluginName) -> Arc<Self> {
-        Arc::new(Self { plugin, state: Mutex::default() })
+    pub(crate) fn new(plugin: PluginName, limits: &Limits) -> Arc<Self> {
+        Arc::new(Self { plugin, limits: *limits, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -68,10 +80,10 @@ impl Output {
     }
 
     /// A call begins: its bounds are fresh and nothing of an earlier call is in its messages.
-    pub(crate) fn begin_call(&self, byte_limit: usize) {
+    pub(crate) fn begin_call(&self) {
         let mut state = self.state();
         state.last.clear();
-        (state.lines, state.dropped, state.bytes, state.byte_limit) = (0, 0, 0, byte_limit);
+        (state.lines, state.line_bytes, state.dropped, state.written) = (0, 0, 0, 0);
     }
 
     /// A call is over: open lines are finished, and dropped ones are counted.
@@ -83,16 +95,20 @@ impl Output {
                 self.line(&mut state, stream, &line);
             }
         }
-        if state.dropped > 0 {
-            tracing::warn!(target: "dsh::plugin", plugin = %self.plugin, "{} lines of output were dropped: a call may write {MAX_LOG_LINES}", state.dropped);
-            state.dropped = 0;
+        if let Some(over) = state.over.take() {
+            let (plugin, dropped) = (&self.plugin, std::mem::take(&mut state.dropped));
+            let limit = match over {
+                Over::Lines => format!("`log-lines` of {}", self.limits.log_lines),
+                Over::Bytes => format!("`log-kib` of {} KiB", self.limits.log_kib),
+            };
+            tracing::warn!(target: "dsh::plugin", %plugin, "{dropped} lines of output were dropped: the call wrote more than the limit {limit}");
         }
     }
 
     /// One line of `dsh:plugin/runtime.log`.
     pub(crate) fn log(&self, level: LogLevel, message: &str) {
         let mut state = self.state();
-        if state.may_write() {
+        if state.may_write(message.len(), &self.limits) {
             let message = clean(message.as_bytes());
             let plugin = &self.plugin;
             match level {
@@ -108,8 +124,8 @@ impl Output {
     /// Bytes of a stream; false when the call has written more than it may.
     pub(crate) fn write(&self, stream: Stream, mut bytes: &[u8]) -> bool {
         let mut state = self.state();
-        state.bytes = state.bytes.saturating_add(bytes.len());
-        if state.bytes > state.byte_limit {
+        state.written = state.written.saturating_add(bytes.len());
+        if state.written > self.limits.output_bytes() {
             return false;
         }
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
@@ -132,13 +148,18 @@ impl Output {
             }
             state.last.push_back(text.clone());
         }
-        if state.may_write() {
+        if state.may_write(text.len(), &self.limits) {
             let plugin = &self.plugin;
             match stream {
                 Stream::Stdout => tracing::info!(target: "dsh::plugin", %plugin, "{text}"),
                 Stream::Stderr => tracing::warn!(target: "dsh::plugin", %plugin, "{text}"),
             }
         }
+    }
+
+    /// Bytes that the call has written to its streams.
+    pub(crate) fn bytes(&self) -> usize {
+        self.state().written
     }
 
     /// The last lines of standard error in this call, oldest first.
@@ -148,13 +169,20 @@ impl Output {
 }
 
 impl State {
-    fn may_write(&mut self) -> bool {
-        if self.lines >= MAX_LOG_LINES {
-            self.dropped = self.dropped.saturating_add(1);
-            return false;
-        }
-        self.lines += 1;
-        true
+    /// Whether one more line of so many bytes goes to the diagnostics.
+    fn may_write(&mut self, bytes: usize, limits: &Limits) -> bool {
+        let line_bytes = self.line_bytes.saturating_add(bytes.min(MAX_LOG_LINE_BYTES));
+        let over = if self.lines >= limits.log_lines {
+            Over::Lines
+        } else if line_bytes > limits.log_kib as usize * 1024 {
+            Over::Bytes
+        } else {
+            (self.lines, self.line_bytes) = (self.lines + 1, line_bytes);
+            return true;
+        };
+        self.dropped = self.dropped.saturating_add(1);
+        self.over.get_or_insert(over);
+        false
     }
 }
 
@@ -264,15 +292,13 @@ impl OutputStream for GuestStream {
 mod tests {
     use super::*;
 
-    fn output(limit: usize) -> Arc<Output> {
-        let output = Output::new(PluginName::new("p").expect("valid"));
-        output.begin_call(limit);
-        output
+    fn output(limits: Limits) -> Arc<Output> {
+        Output::new(PluginName::new("p").expect("valid"), &limits)
     }
 
     #[test]
     fn the_last_lines_of_standard_error_are_kept() {
-        let output = output(1_000_000);
+        let output = output(Limits::default());
         for n in 0..20 {
             assert!(output.write(Stream::Stderr, format!("line {n}\n").as_bytes()));
         }
@@ -280,20 +306,24 @@ mod tests {
         output.end_call();
         assert_eq!(output.last_lines().last().map(String::as_str), Some("half"));
         assert_eq!(output.last_lines().len(), KEPT_STDERR_LINES);
-        output.begin_call(1);
+        output.begin_call();
         assert!(output.last_lines().is_empty());
     }
 
     #[test]
     fn output_over_the_limit_is_refused() {
-        let output = output(10);
-        assert!(output.write(Stream::Stdout, b"12345\n"));
-        assert!(!output.write(Stream::Stdout, b"123456\n"));
+        let output = output(Limits { output_mib: 1, ..Limits::default() });
+        let half = vec![b'x'; 512 * 1024];
+        assert!(output.write(Stream::Stdout, &half));
+        assert!(output.write(Stream::Stderr, &half));
+        assert!(!output.write(Stream::Stdout, b"x"));
+        output.begin_call();
+        assert!(output.write(Stream::Stdout, b"x"));
     }
 
     #[test]
     fn lines_are_bounded_and_cannot_move_the_cursor() {
-        let output = output(1_000_000);
+        let output = output(Limits::default());
         assert!(output.write(Stream::Stderr, &vec![b'x'; 100_000]));
         output.end_call();
         assert_eq!(output.last_lines()[0].len(), MAX_LOG_LINE_BYTES);
@@ -303,10 +333,22 @@ mod tests {
 
     #[test]
     fn lines_beyond_the_bound_are_counted() {
-        let output = output(1_000_000);
-        for _ in 0..MAX_LOG_LINES + 5 {
+        let output = output(Limits::default());
+        for _ in 0..1_005 {
             output.log(LogLevel::Trace, "x");
         }
-        assert_eq!(output.state().dropped, 5);
+        assert_eq!((output.state().lines, output.state().dropped), (1_000, 5));
+    }
+
+    #[test]
+    fn bytes_of_lines_beyond_the_bound_are_dropped() {
+        let output = output(Limits { log_kib: 10, ..Limits::default() });
+        // A line keeps 4 KiB, so two of them fit, and 2 KiB.
+        for _ in 0..3 {
+            output.log(LogLevel::Trace, &"x".repeat(100_000));
+        }
+        output.log(LogLevel::Trace, &"x".repeat(2_048));
+        output.log(LogLevel::Trace, "x");
+        assert_eq!((output.state().lines, output.state().dropped), (3, 2));
     }
 }

@@ -8,22 +8,31 @@ use cap_std::fs::Dir;
 use serde_json::Value;
 
 use crate::attachment::{Attachment, guest};
+use crate::authority::Authority;
 use crate::bindings::dsh::llm::llm_types;
+use crate::compile::aside;
 use crate::convert;
 use crate::engine::{Engine, Inner};
-use crate::fault::{Fault, shorten};
+use crate::fault::{Bound, Fault, shorten};
 use crate::grants::{Grant, Grants};
 use crate::guests::Indices;
 use crate::inspect::{Inspection, inspect};
-use crate::instance::{Armed, Instance, Mold, Returned, Terms};
-use crate::limits::{Limits, MAX_TOOLS};
+use crate::carried::Carried;
+use crate::instance::{Instance, Mold, Returned, Terms};
+use crate::receipt::Answer;
+use crate::limits::{LimitError, Limits, MAX_TOOLS};
+use crate::lists::Lists;
 use crate::refusal::Refusal;
 use crate::store::Call;
+use crate::wasi::connect::Network;
 use crate::wasi::fs::{GrantedDir, open_granted};
 use crate::words::{
     Access, Attached, Failure, FailureMode, Plugin, PluginContext, PluginError, PluginName, Profile, Seam,
     ToolDefinition,
 };
+
+/// Different refusals of one plugin that the diagnostics name. A plugin that asks for what it was not given can ask for anything.
+const MAX_REFUSALS: usize = 256;
 
 /// How a plugin is to be loaded.
 #[derive(Debug, Clone)]
@@ -87,6 +96,8 @@ pub enum LoadError {
     },
     /// The plugin failed while it was asked about itself.
     Failed(PluginError),
+    /// A limit of it cannot be enforced.
+    Limit(LimitError),
     /// What it says about itself makes no sense.
     Description {
         /// What is wrong.
@@ -105,6 +116,7 @@ impl LoadError {
                 "make the directory, or grant one that is there; paths are relative to the workspace".into()
             }
             Self::Directory { .. } => "grant a directory inside the workspace that can be made and opened".into(),
+            Self::Limit(error) => error.hint(),
             Self::Config { .. } => "see `dsh-host plugin inspect` for the plugin's configuration schema".into(),
             Self::Failed(_) | Self::Description { .. } => "this is a fault of the plugin: tell its author".into(),
         }
@@ -124,6 +136,7 @@ impl fmt::Display for LoadError {
                 write!(f, "the plugin rejects its configuration: {}", shorten(&failure.message))
             }
             Self::Failed(error) => write!(f, "{error}"),
+            Self::Limit(error) => write!(f, "{error}"),
             Self::Description { why } => write!(f, "the plugin describes itself wrongly: {why}"),
         }
     }
@@ -146,6 +159,7 @@ pub(crate) struct Core {
     pub limits: Limits,
     pub dirs: Vec<GrantedDir>,
     pub workspace: Option<Arc<Dir>>,
+    pub network: Network,
     env: Vec<(String, String)>,
     refused: Mutex<BTreeSet<Grant>>,
 }
@@ -170,10 +184,20 @@ impl Core {
 
     /// The plugin called what it was not granted: reports it and returns the failure, with the option to type.
     pub(crate) async fn refuse(&self, session: Option<&dyn PluginContext>, grant: &Grant) -> Failure {
-        let option = format!("--grant {}={grant}", self.name);
-        let first = self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(grant.clone());
-        if first {
-            tracing::warn!(target: "dsh::plugin", plugin = %self.name, "it was refused `{grant}`, which it was not granted; allow it with `{option}`");
+        self.refuse_because(session, grant, None).await
+    }
+
+    /// [`Core::refuse`], and why this grant is the one that is missing.
+    pub(crate) async fn refuse_because(
+        &self,
+        session: Option<&dyn PluginContext>,
+        grant: &Grant,
+        why: Option<&str>,
+    ) -> Failure {
+        let option = option_for(&self.name, grant);
+        if self.is_news(grant) {
+            let why = why.map(|why| format!("{why}: ")).unwrap_or_default();
+            tracing::warn!(target: "dsh::plugin", plugin = %self.name, "{why}it was refused `{grant}`, which it was not granted; allow it with `{option}`");
         }
         if let Some(session) = session {
             session.refused(&grant.to_string(), &option).await;
@@ -182,6 +206,23 @@ impl Core {
             "not-granted",
             format!("plugin `{}` was not granted `{grant}`; the operator can allow it with `{option}`", self.name),
         )
+    }
+
+    /// Whether the diagnostics have not heard of this refusal. They hear of so many that nobody would read more.
+    fn is_news(&self, grant: &Grant) -> bool {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.len() < MAX_REFUSALS && refused.insert(grant.clone())
+    }
+}
+
+/// The option that grants it, as it is typed in a shell.
+fn option_for(plugin: &PluginName, grant: &Grant) -> String {
+    let text = format!("{plugin}={grant}");
+    let plain = |c: char| c.is_alphanumeric() || "=:/._-[]*+@%,~".contains(c);
+    if text.chars().all(plain) {
+        format!("--grant {text}")
+    } else {
+        format!("--grant '{}'", text.replace('\'', r"'\''"))
     }
 }
 
@@ -195,6 +236,7 @@ impl Core {
             config: "{}".into(),
             limits: spec.limits,
             workspace: None,
+            network: Network::default(),
             refused: Mutex::default(),
             env: Vec::new(),
             dirs: Vec::new(),
@@ -250,15 +292,17 @@ impl Engine {
     /// # Errors
     /// See [`LoadError`].
     pub async fn load(&self, bytes: Vec<u8>, spec: PluginSpec) -> Result<Arc<WasmPlugin>, LoadError> {
-        let compiled = compile(self.inner.clone(), spec.name.clone(), bytes).await?;
-        let seams = chosen_seams(&compiled.inspection, spec.seams.as_deref())?;
-        let (grants, ungranted) = spec.grants.below(compiled.inspection.ceiling.as_deref());
+        spec.limits.check().map_err(LoadError::Limit)?;
+        let compiled = compile(self.inner.clone(), spec.name.clone(), bytes, spec.limits.stack_kib).await?;
+        let Authority { grants, taken: ungranted, seams } =
+            compiled.inspection.authority(spec.grants, spec.seams.as_deref())?;
         let dirs = open_dirs(self.inner.workspace.as_deref(), &grants)?;
         let core = Core {
             name: spec.name,
             config: spec.config.to_string().into(),
             limits: spec.limits,
             workspace: self.inner.workspace.clone(),
+            network: self.inner.network.clone(),
             refused: Mutex::default(),
             env: spec.env,
             grants,
@@ -292,13 +336,14 @@ impl Engine {
     /// See [`LoadError`].
     pub async fn describe(&self, bytes: Vec<u8>, name: PluginName) -> Result<Description, LoadError> {
         let inspection = inspect(&bytes)?;
-        let compiled = compile(self.inner.clone(), name.clone(), bytes).await?;
         let spec = PluginSpec::new(name);
+        let compiled = compile(self.inner.clone(), spec.name.clone(), bytes, spec.limits.stack_kib).await?;
         let core = Core {
             name: spec.name,
             config: spec.config.to_string().into(),
             limits: spec.limits,
             workspace: None,
+            network: self.inner.network.clone(),
             refused: Mutex::default(),
             env: spec.env,
             grants: spec.grants,
@@ -321,22 +366,14 @@ fn unknown<T>(what: &str, error: &LoadError) -> Option<T> {
 }
 
 /// Compiling takes from milliseconds to many seconds, so it does not happen on a thread that serves tasks.
-async fn compile(engine: Arc<Inner>, name: PluginName, bytes: Vec<u8>) -> Result<crate::engine::Compiled, LoadError> {
-    let compiled = tokio::task::spawn_blocking(move || engine.compile(name.as_str(), &bytes)).await;
-    match compiled {
-        Ok(compiled) => Ok(compiled?),
-        Err(error) => Err(LoadError::Refused(Refusal::Link { detail: format!("the compiler broke off: {error}") })),
-    }
-}
-
-fn chosen_seams(inspection: &Inspection, chosen: Option<&[Seam]>) -> Result<Vec<Seam>, LoadError> {
-    let exports = &inspection.seams;
-    let Some(chosen) = chosen else { return Ok(exports.clone()) };
-    if let Some(seam) = chosen.iter().find(|seam| !exports.contains(seam)) {
-        return Err(LoadError::NoSuchSeam { seam: *seam, exports: exports.clone() });
-    }
-    // The configuration is checked whatever it may take part in.
-    Ok(exports.iter().copied().filter(|seam| chosen.contains(seam) || *seam == Seam::Configure).collect())
+async fn compile(
+    engine: Arc<Inner>,
+    name: PluginName,
+    bytes: Vec<u8>,
+    stack_kib: u32,
+) -> Result<crate::engine::Compiled, LoadError> {
+    let compiled = aside(move |wanted| engine.compile(name.as_str(), &bytes, stack_kib, wanted)).await;
+    Ok(compiled?)
 }
 
 fn open_dirs(workspace: Option<&Dir>, grants: &Grants) -> Result<Vec<GrantedDir>, LoadError> {
@@ -377,19 +414,27 @@ impl<'a> Asking<'a> {
         Self { mold, instance: None }
     }
 
-    async fn ask<R, Fut>(&mut self, seam: Seam, body: impl FnOnce(Box<Instance>) -> Fut) -> Result<R, LoadError>
+    async fn ask<R, Fut>(
+        &mut self,
+        seam: Seam,
+        function: &'static str,
+        body: impl FnOnce(Box<Instance>) -> Fut,
+    ) -> Result<R, LoadError>
     where
+        R: Carried + Lists + Answer,
         Fut: Future<Output = (Box<Instance>, wasmtime::Result<R>)>,
     {
         let failed = |fault: Fault| LoadError::Failed(fault.into_error(&self.mold.core.name, seam));
-        let terms = Terms::new(&self.mold.core, Call::new(seam), false, None);
+        let terms = Terms::new(&self.mold.core, Call { function, ..Call::new(seam) }, false, None);
         let instance = match self.instance.take() {
             Some(instance) => instance,
-            None => self.mold.instantiate(None, None, &terms.budget, false).await.map_err(failed)?,
+            None => self.mold.instantiate(None, None, &terms).await.map_err(failed)?,
         };
-        let Returned { value, instance, .. } =
-            self.mold.call(Armed::new(instance, terms), body).await.map_err(failed)?;
+        let armed = self.mold.arm(instance, terms);
+        let Returned { value, instance, metered, .. } = self.mold.call(armed, body).await.map_err(failed)?;
+        metered.answered(Ok(&value));
         self.instance = Some(instance);
+        Bound::check_lists(&value, &self.mold.core.limits).map_err(|bound| failed(Fault::Limit(bound.to_string())))?;
         Ok(value)
     }
 
@@ -400,8 +445,9 @@ impl<'a> Asking<'a> {
         }
         let config = self.mold.core.config.to_string();
         let answer = self
-            .ask(Seam::Configure, |mut it| async move {
+            .ask(Seam::Configure, "validate", |mut it| async move {
                 let Instance { store, guests } = &mut *it;
+                store.data_mut().given(&config);
                 let answer = guest(&guests.configure).call_validate(store, &config).await;
                 (it, answer)
             })
@@ -415,7 +461,7 @@ impl<'a> Asking<'a> {
             return Ok(None);
         }
         let text = self
-            .ask(Seam::Configure, |mut it| async move {
+            .ask(Seam::Configure, "schema", |mut it| async move {
                 let Instance { store, guests } = &mut *it;
                 let answer = guest(&guests.configure).call_schema(store).await;
                 (it, answer)
@@ -431,7 +477,7 @@ impl<'a> Asking<'a> {
             return Ok(None);
         }
         let answer = self
-            .ask(Seam::Provider, |mut it| async move {
+            .ask(Seam::Provider, "list-tools", |mut it| async move {
                 let Instance { store, guests } = &mut *it;
                 let answer = guest(&guests.provider).call_list_tools(store).await;
                 (it, answer)
@@ -463,7 +509,7 @@ impl<'a> Asking<'a> {
         if !self.mold.indices.has(Seam::Observer) {
             return Ok(Vec::new());
         }
-        self.ask(Seam::Observer, |mut it| async move {
+        self.ask(Seam::Observer, "kinds", |mut it| async move {
             let Instance { store, guests } = &mut *it;
             let answer = guest(&guests.observer).call_kinds(store).await;
             (it, answer)
@@ -491,6 +537,12 @@ impl WasmPlugin {
         &self.tools
     }
 
+    /// The engine that it was loaded into.
+    #[must_use]
+    pub fn engine(&self) -> Engine {
+        Engine { inner: self.mold.engine.clone() }
+    }
+
     /// Says at load what an operator should know.
     fn warn(&self) {
         let name = &self.mold.core.name;
@@ -513,6 +565,10 @@ impl Plugin for WasmPlugin {
 
     fn failure_mode(&self) -> FailureMode {
         self.failure_mode
+    }
+
+    fn sha256(&self) -> Option<&str> {
+        Some(&self.inspection.sha256)
     }
 
     fn attach(&self, context: Arc<dyn PluginContext>) -> Attached {

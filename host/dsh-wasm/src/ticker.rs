@@ -1,37 +1,46 @@
-//! Moves the engine's epoch, on an OS thread of its own: a guest that occupies the thread which owns tokio's timers would stop a
+//! Moves the epoch of the engines, on an OS thread of its own: a guest that occupies the thread which owns tokio's timers would stop a
 //! ticker that is a task. While no guest call runs the thread is parked.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
+
+use wasmtime::EngineWeak;
 
 use crate::limits::TICK;
 
 /// Ticks without a call after which the thread parks: long enough that a busy agent never pays for waking it.
 const IDLE_TICKS: u32 = 200;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shared {
+    /// Not held alive.
+    engines: Mutex<Vec<EngineWeak>>,
     stop: AtomicBool,
     parked: AtomicBool,
     running: AtomicUsize,
 }
 
 /// The thread that ticks; it stops when this is dropped.
-#[derive(Debug)]
 pub(crate) struct Ticker {
     shared: Arc<Shared>,
     thread: Thread,
 }
 
 impl Ticker {
-    /// Starts the thread. It holds no engine alive.
+    /// Starts the thread for one engine; [`Ticker::tick`] adds others.
     pub(crate) fn start(engine: &wasmtime::Engine) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let weak = engine.weak();
         let for_thread = Arc::clone(&shared);
-        let handle = std::thread::Builder::new().name("dsh-epoch".into()).spawn(move || run(&for_thread, &weak))?;
-        Ok(Self { shared, thread: handle.thread().clone() })
+        let handle = std::thread::Builder::new().name("dsh-epoch".into()).spawn(move || run(&for_thread))?;
+        let ticker = Self { shared, thread: handle.thread().clone() };
+        ticker.tick(engine);
+        Ok(ticker)
+    }
+
+    /// Moves the epoch of this engine too, as long as it lives.
+    pub(crate) fn tick(&self, engine: &wasmtime::Engine) {
+        self.shared.engines().push(engine.weak());
     }
 
     /// Counts a guest call as running until the guard is dropped, and wakes the thread if it was parked.
@@ -41,6 +50,11 @@ impl Ticker {
             self.thread.unpark();
         }
         Running(&self.shared)
+    }
+
+    /// How many calls are under way, and whether the thread ticks.
+    pub(crate) fn now(&self) -> (usize, bool) {
+        (self.shared.running.load(Ordering::SeqCst), !self.shared.parked.load(Ordering::SeqCst))
     }
 
     #[cfg(test)]
@@ -57,7 +71,6 @@ impl Drop for Ticker {
 }
 
 /// A guest call is under way.
-#[derive(Debug)]
 pub(crate) struct Running<'a>(&'a Shared);
 
 impl Drop for Running<'_> {
@@ -66,13 +79,27 @@ impl Drop for Running<'_> {
     }
 }
 
-fn run(shared: &Shared, engine: &wasmtime::EngineWeak) {
+impl Shared {
+    fn engines(&self) -> std::sync::MutexGuard<'_, Vec<EngineWeak>> {
+        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn move_epochs(&self) {
+        self.engines().retain(|engine| match engine.upgrade() {
+            Some(engine) => {
+                engine.increment_epoch();
+                true
+            }
+            None => false,
+        });
+    }
+}
+
+fn run(shared: &Shared) {
     let mut idle = 0;
     while !shared.stop.load(Ordering::SeqCst) {
         std::thread::sleep(TICK);
-        let Some(engine) = engine.upgrade() else { return };
-        engine.increment_epoch();
-        drop(engine);
+        shared.move_epochs();
         idle = if shared.running.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
         if idle >= IDLE_TICKS {
             park(shared);

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::limits::LimitsEntry;
 use crate::args::{Approve, Durability, Input, Output};
 use crate::exit::Stop;
 use crate::names;
@@ -35,6 +36,8 @@ pub struct ConfigFile {
     pub max_turns: Option<u32>,
     /// Sub-agents that one turn may make, those of its sub-agents included; 0 is no limit. Default: 16.
     pub max_sub_agents: Option<u32>,
+    /// Take a plugin whose file changes into use at the next turn.
+    pub watch: Option<bool>,
     /// What `ask` becomes. Default: `ask`.
     pub approve: Option<Approve>,
     /// Any denial, and any failure of an observer or of an `open` plugin, decides the exit code.
@@ -64,6 +67,10 @@ pub struct ConfigFile {
     pub log_requests: Option<PathBuf>,
     /// Without the plugins that the host adds by itself.
     pub no_default_plugins: Option<bool>,
+    /// Run nothing that the lock file does not have.
+    pub locked: Option<bool>,
+    /// The lock file. Default: `dsh.lock` beside this file.
+    pub lock_file: Option<PathBuf>,
     /// The agents; every one is created at startup. Default: one, `main`.
     #[serde(default)]
     pub agents: Vec<AgentEntry>,
@@ -124,7 +131,7 @@ pub struct PluginEntry {
     pub seams: Option<Vec<Spanned<String>>>,
     /// What a failing listener of it does to the run. Default: `closed`.
     pub on_failure: Option<OnFailure>,
-    /// Its limits, per call.
+    /// Its limits: each for one call, except where it says something else.
     #[serde(default)]
     pub limits: LimitsEntry,
 }
@@ -137,26 +144,6 @@ pub enum OnFailure {
     Closed,
     /// The run goes on without it.
     Open,
-}
-
-/// The limits of a plugin.
-#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct LimitsEntry {
-    /// Memory of one instance. Default: 64.
-    pub memory_mib: Option<u32>,
-    /// Computing time. Default: 500.
-    pub cpu_ms: Option<u32>,
-    /// Time from call to return, except inside `next`, an approval, a process and a model call. Default: 30,000.
-    pub wall_ms: Option<u32>,
-    /// `cpu-ms` inside a tool. Default: 60,000.
-    pub tool_cpu_ms: Option<u32>,
-    /// `wall-ms` inside a tool. Default: 600,000.
-    pub tool_wall_ms: Option<u32>,
-    /// What one call may hand to the host. Default: 16.
-    pub output_mib: Option<u32>,
-    /// All that it keeps in one session. Default: 16.
-    pub state_mib: Option<u32>,
 }
 
 /// A provider of models.
@@ -255,7 +242,7 @@ pub fn place(shown: &str, text: &str, offset: usize) -> String {
 }
 
 /// Puts what the parser found into a person's words, with the nearest right name.
-fn describe(shown: &str, text: &str, error: &toml::de::Error) -> Stop {
+pub fn describe(shown: &str, text: &str, error: &toml::de::Error) -> Stop {
     let message = error.message().trim_end();
     let at = error.span().map_or_else(|| shown.to_owned(), |span| place(shown, text, span.start));
     let mut quoted = message.split('`').skip(1).step_by(2);

@@ -1,6 +1,7 @@
 //! The configuration: which file, what it says, and whether it is trusted.
 
 pub mod file;
+pub mod limits;
 pub mod sources;
 pub mod trust;
 

@@ -3,6 +3,8 @@
 //! Every usage error is found here, before anything is made. Files are looked at (a configuration, a plugin's path), never written.
 
 mod agents;
+mod limits;
+mod locking;
 mod plugins;
 #[cfg(test)]
 mod tests;
@@ -17,6 +19,7 @@ use crate::args::{Approve, Conversation, Durability, Input, Mistaken, Options, O
 use crate::config::{self, Loaded};
 use crate::env::Environment;
 use crate::exit::Stop;
+use crate::lock::LockPlan;
 use crate::providers::ModelRef;
 
 /// Everything about a run, decided.
@@ -30,6 +33,8 @@ pub struct Plan {
     pub prompted: usize,
     /// The plugins, the first outermost.
     pub plugins: Vec<PluginPlan>,
+    /// The lock file.
+    pub lock: LockPlan,
     /// The configured providers.
     pub providers: Vec<ProviderPlan>,
     /// Where the prompted agent's provider is, and `compatible`.
@@ -54,6 +59,8 @@ pub struct Plan {
     pub max_turns: u32,
     /// Sub-agents that one turn may make; 0 is no limit.
     pub max_sub_agents: u32,
+    /// Whether plugins whose files change are taken into use.
+    pub watch: bool,
     /// Where the model's answers go.
     pub record: Option<PathBuf>,
     /// Where every model request goes.
@@ -87,8 +94,12 @@ pub struct AgentPlan {
 pub struct PluginPlan {
     /// Its name.
     pub name: PluginName,
+    /// Its source as it was written.
+    pub source: String,
     /// Its component.
     pub path: PathBuf,
+    /// Whether it is trusted as it is only: a `dsh.toml` names it that was found, not named.
+    pub pinned: bool,
     /// Its configuration, JSON.
     pub config: String,
     /// What it may do.
@@ -203,10 +214,21 @@ pub fn tool(options: &Options, environment: &Environment) -> Result<Plan, Stop> 
     resolve(&options, &Conversation::default(), config.as_ref(), environment)
 }
 
-/// Resolves a configuration alone, for `config check`.
-pub fn configuration(config: &Loaded, environment: &Environment) -> Result<Plan, Stop> {
-    let options = Options { no_save: true, ..Options::default() };
-    let scope = Scope { options: &options, config: Some(config), environment };
+/// Resolves a configuration for `config check`: with `options`, and without the keys of its providers.
+pub fn configuration(options: &Options, config: &Loaded, environment: &Environment) -> Result<Plan, Stop> {
+    looked_at(options, Some(config), environment)
+}
+
+/// Resolves what `plugin lock` writes down: the plugins of a run with these options.
+pub fn lockable(options: &Options, environment: &Environment) -> Result<Plan, Stop> {
+    let config = config::find(options.config.as_deref(), environment)?;
+    looked_at(options, config.as_ref(), environment)
+}
+
+/// A plan that nothing is run by.
+fn looked_at(options: &Options, config: Option<&Loaded>, environment: &Environment) -> Result<Plan, Stop> {
+    let options = Options { no_save: true, ..options.clone() };
+    let scope = Scope { options: &options, config, environment };
     let plugins = plugins::resolve(&scope)?;
     let providers = agents::providers(&scope)?;
     agents::check_models(&scope, &providers)?;
@@ -238,12 +260,13 @@ fn assemble(
     let base_url = agents::base_url(scope, &agents[prompted], &providers);
     agents::check_providers(scope, &agents, &providers, base_url.as_ref(), keys)?;
     plugins::check_grants(scope, &plugins, &providers)?;
-    plugins::add_defaults(scope, &agents, &mut plugins);
+    let added = plugins::add_defaults(scope, &agents, &mut plugins);
     Ok(Plan {
         workspace: workspace(scope)?,
         agents,
         prompted,
         plugins,
+        lock: locking::resolve(scope, added),
         base_url,
         providers,
         store: store(scope)?,
@@ -259,6 +282,7 @@ fn assemble(
             .max_sub_agents
             .or(scope.key(|file| file.max_sub_agents))
             .unwrap_or(dsh_loop::DEFAULT_MAX_SUB_AGENTS),
+        watch: conversation.watch || scope.key(|file| file.watch).unwrap_or(false),
         record: scope.path(options.record.as_ref(), |config| config.file.record.as_ref()),
         log_requests: scope.path(options.log_requests.as_ref(), |config| config.file.log_requests.as_ref()),
         notices,

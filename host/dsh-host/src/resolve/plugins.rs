@@ -6,8 +6,8 @@ use dsh_seam::{FailureMode, PluginName, Seam};
 use dsh_wasm::{Grant, Limits};
 use serde_json::Value;
 
-use super::{AgentPlan, PluginPlan, ProviderPlan, Scope};
-use crate::config::file::{LimitsEntry, OnFailure, PluginEntry};
+use super::{AgentPlan, PluginPlan, ProviderPlan, Scope, limits};
+use crate::config::file::{OnFailure, PluginEntry};
 use crate::config::{Loaded, sources};
 use crate::exit::Stop;
 use crate::names;
@@ -39,20 +39,23 @@ pub fn resolve(scope: &Scope<'_>) -> Result<Vec<PluginPlan>, Stop> {
         }
         typed.push(name.clone());
         match plugins.iter_mut().find(|plugin| plugin.name == name) {
-            Some(plugin) => plugin.path = path,
-            None => plugins.push(plain(name, path)),
+            Some(plugin) => (plugin.source, plugin.path) = (reference.to_owned(), path),
+            None => plugins.push(plain(name, reference, path)),
         }
     }
     apply_configs(scope, &mut plugins)?;
     apply_grants(scope, &mut plugins)?;
     apply_modes(scope, &mut plugins)?;
+    limits::apply(scope, &mut plugins)?;
     Ok(plugins)
 }
 
-fn plain(name: PluginName, path: std::path::PathBuf) -> PluginPlan {
+fn plain(name: PluginName, source: &str, path: std::path::PathBuf) -> PluginPlan {
     PluginPlan {
         name,
+        source: source.to_owned(),
         path,
+        pinned: false,
         config: "{}".into(),
         grants: Vec::new(),
         mode: FailureMode::Closed,
@@ -90,7 +93,8 @@ fn of_entry(scope: &Scope<'_>, config: &Loaded, entry: &PluginEntry) -> Result<P
     } else {
         sources::locate(source.get_ref(), config.folder(), scope.environment).map_err(at_source)?
     };
-    let mut plugin = plain(name, path);
+    let mut plugin = plain(name, source.get_ref(), path);
+    plugin.pinned = !replaced && scope.options.config.is_none();
     for grant in &entry.grants {
         let wrong = |error: dsh_wasm::GrantError| config.stop_at(grant.span(), error).hint(meant(grant.get_ref(), ""));
         plugin.grants.push(grant.get_ref().parse().map_err(wrong)?);
@@ -103,7 +107,7 @@ fn of_entry(scope: &Scope<'_>, config: &Loaded, entry: &PluginEntry) -> Result<P
         plugin.config = json.to_string();
     }
     plugin.mode = entry.on_failure.map_or(FailureMode::Closed, mode);
-    plugin.limits = limits(&entry.limits);
+    plugin.limits = limits::of_entry(config, &entry.limits)?;
     Ok(plugin)
 }
 
@@ -122,19 +126,6 @@ fn parse_seams(config: &Loaded, seams: &[toml::Spanned<String>]) -> Result<Vec<S
         })
     };
     seams.iter().map(parse).collect()
-}
-
-fn limits(entry: &LimitsEntry) -> Limits {
-    let default = Limits::default();
-    Limits {
-        memory_mib: entry.memory_mib.unwrap_or(default.memory_mib),
-        cpu_ms: entry.cpu_ms.unwrap_or(default.cpu_ms),
-        wall_ms: entry.wall_ms.unwrap_or(default.wall_ms),
-        tool_cpu_ms: entry.tool_cpu_ms.unwrap_or(default.tool_cpu_ms),
-        tool_wall_ms: entry.tool_wall_ms.unwrap_or(default.tool_wall_ms),
-        output_mib: entry.output_mib.unwrap_or(default.output_mib),
-        state_mib: entry.state_mib.unwrap_or(default.state_mib),
-    }
 }
 
 /// TOML as JSON: a date becomes its text.
@@ -156,7 +147,7 @@ fn to_json(value: &toml::Value) -> Result<Value, String> {
 }
 
 /// Splits `NAME=REST` and finds the plugin of that name.
-fn named<'p, 't>(
+pub(super) fn named<'p, 't>(
     plugins: &'p mut [PluginPlan],
     option: &str,
     text: &'t str,
@@ -281,8 +272,8 @@ pub fn check_grants(scope: &Scope<'_>, plugins: &[PluginPlan], providers: &[Prov
     Ok(())
 }
 
-/// Adds the plugins that the host adds by itself, innermost: `retry` for models behind a network.
-pub fn add_defaults(scope: &Scope<'_>, agents: &[AgentPlan], plugins: &mut Vec<PluginPlan>) {
+/// Adds the plugins that the host adds by itself, innermost: `retry` for models behind a network. Returns whether it did.
+pub fn add_defaults(scope: &Scope<'_>, agents: &[AgentPlan], plugins: &mut Vec<PluginPlan>) -> bool {
     let off = scope.options.no_default_plugins || scope.key(|file| file.no_default_plugins).unwrap_or(false);
     let configured: Vec<&str> = scope
         .config
@@ -291,10 +282,12 @@ pub fn add_defaults(scope: &Scope<'_>, agents: &[AgentPlan], plugins: &mut Vec<P
     let is_network =
         |agent: &AgentPlan| matches!(ModelRef::parse(&agent.model, &configured), Ok(ModelRef::Network { .. }));
     if off || plugins.iter().any(|plugin| plugin.name.as_str() == RETRY) || !agents.iter().any(is_network) {
-        return;
+        return false;
     }
     let name = PluginName::new(RETRY).expect("invariant: `retry` is a valid name");
     if let Ok(path) = sources::locate(RETRY, Path::new("."), scope.environment) {
-        plugins.push(plain(name, path));
+        plugins.push(plain(name, RETRY, path));
+        return true;
     }
+    false
 }

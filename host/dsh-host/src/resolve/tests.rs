@@ -6,12 +6,12 @@ use super::*;
 use crate::args::{self, Request};
 
 /// A folder with shipped plugins, a component, and a `dsh.toml` that is named by `--config`.
-struct World {
+pub(super) struct World {
     folder: tempfile::TempDir,
     environment: Environment,
 }
 
-fn world(config: &str) -> World {
+pub(super) fn world(config: &str) -> World {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path();
     std::fs::create_dir_all(root.join("release/plugins")).expect("a folder");
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    fn plan(&self, line: &str) -> Plan {
+    pub(super) fn plan(&self, line: &str) -> Plan {
         self.resolve(line).unwrap_or_else(|stop| panic!("{line}: {stop}")).0
     }
 
@@ -47,7 +47,7 @@ impl World {
     }
 }
 
-fn check(config: &str, line: &str, expect: &str) {
+pub(super) fn check(config: &str, line: &str, expect: &str) {
     assert_eq!(world(config).error(line), expect, "{line}");
 }
 

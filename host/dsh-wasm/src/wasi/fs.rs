@@ -156,6 +156,7 @@ pub(crate) struct FsView<'a> {
 
 impl GuestState {
     pub(crate) fn files(&mut self) -> FsView<'_> {
+        self.count();
         FsView { inner: self.wasi.filesystem(), layer: &mut self.fs, refusals: &mut self.refusals }
     }
 }
