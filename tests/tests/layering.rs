@@ -45,7 +45,11 @@ const FOREIGN: &[Foreign] = &[
         reason: "only dsh-wasm, the tests of `wit/` and guests of text know WIT",
     },
     Foreign { prefix: "reqwest", only: &["dsh-services"], reason: "only model adapters know HTTP" },
-    Foreign { prefix: "hyper", only: &["dsh-tests"], reason: "only model adapters know HTTP, and the tests' server" },
+    Foreign {
+        prefix: "hyper",
+        only: &["dsh-tests", "dsh-wasm"],
+        reason: "only model adapters know HTTP, the requests of guests, and the tests' server",
+    },
     Foreign { prefix: "clap", only: &["dsh-host", "xtask"], reason: "only the binaries know arguments" },
     Foreign { prefix: "anyhow", only: &["dsh-host", "xtask"], reason: "libraries have typed errors" },
 ];

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use dsh_seam::tools::normalize_path;
 
 use crate::inspect::CeilingEntry;
+use crate::wasi::host::{Host, parse_port};
 
 /// One thing that a plugin may do.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -170,34 +171,17 @@ fn parse_net(text: &str) -> Result<NetRule, String> {
     };
     let port = match port {
         None => None,
-        Some(port) => Some(
-            port.parse::<u16>()
-                .ok()
-                .filter(|port| *port != 0)
-                .ok_or_else(|| format!("`{port}` is no port (1 to 65535)"))?,
-        ),
+        Some(port) => Some(parse_port(port).ok_or_else(|| format!("`{port}` is no port (1 to 65535)"))?),
     };
     let (host, subdomains) = host.strip_prefix("*.").map_or((host, false), |rest| (rest, true));
-    let is_ipv6 = text.starts_with('[');
-    let valid = if is_ipv6 {
-        host.parse::<std::net::Ipv6Addr>().is_ok() && !subdomains
-    } else {
-        !host.is_empty()
-            && host.split('.').all(|label| {
-                !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-            })
-    };
-    if !valid {
-        return Err(
-            "that is no host; write `net:api.example.com`, `net:*.example.com`, `net:127.0.0.1:8080` or `net:[::1]:80`"
-                .into(),
-        );
+    let host = if text.starts_with('[') { Host::parse_bracketed(host) } else { Host::parse(host) };
+    match host {
+        Ok(Host::Address(_)) if subdomains => Err("there is nothing below an address; write it without `*.`".into()),
+        Ok(host) => Ok(NetRule { host: host.to_string(), subdomains, port }),
+        Err(why) => Err(format!(
+            "that is no host: {why}; write `net:api.example.com`, `net:*.example.com`, `net:127.0.0.1:8080` or `net:[::1]:80`"
+        )),
     }
-    let host = match host.parse::<std::net::Ipv6Addr>() {
-        Ok(address) => address.to_string(),
-        Err(_) => host.to_ascii_lowercase(),
-    };
-    Ok(NetRule { host, subdomains, port })
 }
 
 fn parse_env(name: &str) -> Result<String, String> {
@@ -302,6 +286,10 @@ mod tests {
         check("net:*.example.com:8443");
         check("net:[::1]:80");
         check("net:127.0.0.1:8080");
+        let normal = |text: &str, expect: &str| assert_eq!(text.parse::<Grant>().expect("a grant").to_string(), expect);
+        normal("net:API.example.com.", "net:api.example.com");
+        normal("net:[0:0::0:1]:0080", "net:[::1]:80");
+        normal("net:[::ffff:127.0.0.1]:80", "net:127.0.0.1:80");
     }
 
     #[test]
@@ -323,6 +311,13 @@ mod tests {
         check("net:::1", "in brackets");
         check("net:a:99999", "no port");
         check("net:*", "no host");
+        check("net:0x7f.1", "that is no host: an IPv4 address is four decimal numbers without leading zeros");
+        check("net:0177.0.0.1:80", "that is no host: an IPv4 address is four decimal numbers without leading zeros");
+        check("net:*.127.0.0.1", "nothing below an address");
+        check("net:аpple.com", "punycode");
+        check("net:[fe80::1%eth0]:80", "no zone");
+        check("net:a.com:0", "no port");
+        check("net:a.com:+80", "no port");
         check("env:", "the name of one variable");
         check("everything", "there are `llm`");
     }
