@@ -164,7 +164,11 @@ impl Mold {
         let state = instance.store.data_mut();
         let guarding = Guarding { clock: state.clock.clone(), cancel: terms.cancel };
         state.call = terms.call;
-        let metered = if self.engine.receipts.wanted() { Metered::go_on(&self.engine.receipts, state) } else { Metered::default() };
+        let metered = if self.engine.receipts.wanted() {
+            Metered::go_on(&self.engine.receipts, state)
+        } else {
+            Metered::default()
+        };
         begin(&mut instance.store, &terms.budget, terms.tool);
         Armed { instance, guarding, metered }
     }

@@ -75,7 +75,7 @@ pub fn run(named: Option<&Path>, environment: &Environment) -> Result<Code, Stop
 }
 
 fn engine(environment: &Environment) -> String {
-    match compose::engine(None, environment) {
+    match compose::engine(None, environment, None) {
         Ok(engine) => {
             let pool = if engine.is_pooled() { "instances from a pool" } else { "instances one by one (slower)" };
             let cache = if engine.is_cached() { "compiled plugins are kept" } else { "compiled plugins are not kept" };

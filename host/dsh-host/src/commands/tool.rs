@@ -16,6 +16,7 @@ use crate::exit::{self, Code, Ledger, Stop};
 use crate::output::Sink;
 use crate::output::chat::tame;
 use crate::output::pump::Pump;
+use crate::output::receipts::Recorder;
 use crate::resolve::{self, Plan};
 use crate::run::signals::{self, Signals};
 use crate::run::watch::Watch;
@@ -27,23 +28,28 @@ struct Bench {
     watch: Arc<Watch>,
     pump: Pump,
     writer: std::thread::JoinHandle<()>,
+    /// Says what plugin calls cost when it is dropped.
+    _recorder: Option<Recorder>,
 }
 
 impl Bench {
     async fn new(plan: &Plan, environment: &Environment) -> Result<Self, Stop> {
         let models = compose::models(plan, environment)?;
-        let plugins = compose::plugins(plan, environment).await?;
+        let recorder = compose::recorder(plan)?;
+        let plugins = compose::plugins(plan, environment, recorder.as_ref()).await?;
         let modes = plugins.iter().map(|plugin| (plugin.name().clone(), plugin.failure_mode()));
         let prompted = plan.prompted();
         let ledger = Ledger::new(prompted.id.clone(), plan.strict, modes).for_tool_call();
         let (pump, writer) = Pump::start(Box::new(|| {}));
         let sink = if plan.output == Output::Jsonl { Sink::Jsonl } else { Sink::Json };
-        let watch = Arc::new(Watch::new(prompted.id.clone(), ledger, sink, pump.clone()));
+        let witness = recorder.as_ref().map(Recorder::witness);
+        let watch = Watch::new(prompted.id.clone(), ledger, sink, pump.clone()).with_witness(witness);
+        let watch = Arc::new(watch);
         let services = compose::services(plan, models, approve::approver(plan.approve, None), watch.clone());
         let agents = AgentLoop::new(services, compose::as_listeners(&plugins));
         let options = compose::agent_options(plan, prompted, plan.session.clone(), true);
         let agent = agents.create(prompted.id.clone(), options).await?;
-        Ok(Self { agent, watch, pump, writer })
+        Ok(Self { agent, watch, pump, writer, _recorder: recorder })
     }
 
     async fn end(self) -> Arc<Watch> {

@@ -2,7 +2,10 @@
 
 pub mod chat;
 pub mod pump;
+pub mod receipts;
 pub mod text;
+mod timeline;
+mod totals;
 
 use dsh_seam::AgentId;
 use dsh_seam::event::Emitted;

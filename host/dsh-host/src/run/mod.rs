@@ -26,6 +26,7 @@ use crate::input::stdin::Stdin;
 use crate::output::Sink;
 use crate::output::chat::ChatSink;
 use crate::output::pump::Pump;
+use crate::output::receipts::Recorder;
 use crate::reload::Reloader;
 use crate::resolve::{Plan, Prompt, Source};
 use signals::Signals;
@@ -43,7 +44,8 @@ pub async fn run(plan: Plan, source: Source, environment: &Environment) -> Resul
     }
     let signals = Signals::listen().map_err(|error| Stop::new(Code::Internal, error.to_string()))?;
     let mut end = End { signals };
-    let prepared = end.unless_asked(prepare(plan, source, environment)).await?;
+    let recorder = compose::recorder(&plan)?;
+    let prepared = end.unless_asked(prepare(plan, source, environment, recorder.as_ref())).await??;
     match prepared {
         Prepared::Headless(run) => headless::run(*run, end).await,
         Prepared::Chat(run, questions) => chat::run(*run, questions, end).await,
@@ -77,11 +79,11 @@ pub struct End {
 }
 
 impl End {
-    /// Awaits `work`; a signal before any agent is there ends the process at once.
-    async fn unless_asked<T>(&mut self, work: impl Future<Output = T>) -> T {
+    /// Awaits `work`; a signal before any agent is there ends the run at once.
+    async fn unless_asked<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Stop> {
         tokio::select! {
-            done = work => done,
-            _ = self.signals.next() => signals::exit_now(),
+            done = work => Ok(done),
+            _ = self.signals.next() => Err(Stop::new(Code::Interrupted, "")),
         }
     }
 }
@@ -127,11 +129,16 @@ impl Closing {
     }
 }
 
-async fn prepare(plan: Plan, source: Source, environment: &Environment) -> Result<Prepared, Stop> {
+async fn prepare(
+    plan: Plan,
+    source: Source,
+    environment: &Environment,
+    recorder: Option<&Recorder>,
+) -> Result<Prepared, Stop> {
     let is_chat = source == Source::Terminal;
     let (prompts, mut stdin) = prompts(source).await?;
     let models = compose::models(&plan, environment)?;
-    let plugins = compose::plugins(&plan, environment).await?;
+    let plugins = compose::plugins(&plan, environment, recorder).await?;
     if !is_chat {
         let sessions = compose::sessions(&plan.store, &plan.workspace);
         headless::some_message(&prompts, stdin.as_mut(), &plan, sessions.as_ref()).await?;
@@ -157,7 +164,8 @@ async fn prepare(plan: Plan, source: Source, environment: &Environment) -> Resul
     };
     let sink = sink(&plan, is_chat, environment);
     let shows_chat = matches!(sink, Sink::Chat(_));
-    let mut watch = Watch::new(prompted, ledger, sink, pump.clone());
+    let witness = recorder.map(Recorder::witness);
+    let mut watch = Watch::new(prompted, ledger, sink, pump.clone()).with_witness(witness);
     let commands = commands.map(|(desk, approver, stdin)| (Arc::new(desk), approver, stdin));
     if let Some((desk, approver, _)) = &commands {
         watch = watch.with_commands(desk.clone(), Some(approver.clone()));

@@ -16,6 +16,7 @@ use crate::exit::{Code, Ledger};
 use crate::input::desk::Desk;
 use crate::output::Sink;
 use crate::output::pump::Pump;
+use crate::output::receipts::Witness;
 use crate::reload::short;
 
 /// The one subscriber of a run.
@@ -26,6 +27,7 @@ pub struct Watch {
     pump: Pump,
     desk: Option<Arc<Desk>>,
     approver: Option<Arc<InputApprover>>,
+    witness: Option<Witness>,
     status: watch::Sender<Status>,
     /// Whether errors are said on standard error; a chat shows them itself.
     says_errors: bool,
@@ -42,6 +44,7 @@ impl Watch {
             pump,
             desk: None,
             approver: None,
+            witness: None,
             status: watch::Sender::new(Status::Idle),
             says_errors,
         }
@@ -52,6 +55,13 @@ impl Watch {
     pub fn with_commands(mut self, desk: Arc<Desk>, approver: Option<Arc<InputApprover>>) -> Self {
         self.desk = Some(desk);
         self.approver = approver;
+        self
+    }
+
+    /// Somebody who writes a timeline.
+    #[must_use]
+    pub fn with_witness(mut self, witness: Option<Witness>) -> Self {
+        self.witness = witness;
         self
     }
 
@@ -150,6 +160,9 @@ fn denial(result: &ToolResultEvent) -> Option<String> {
 impl EventSink for Watch {
     fn emit(&self, emitted: &Emitted) {
         self.ledger().observe(emitted);
+        if let Some(witness) = &self.witness {
+            witness.emitted(emitted);
+        }
         // Whoever reads of a question may answer it at once, so it is open before it is printed.
         if let Some(approver) = &self.approver {
             approver.observe(emitted);
