@@ -234,13 +234,30 @@ fn first_group(pattern: &str) -> Result<Option<Group<'_>>, GlobError> {
     if depth > 0 { Err(GlobError::OpenGroup) } else { Ok(None) }
 }
 
+/// What is written out before the first wildcard is compared as it stands, and decides most texts.
+fn matches_tokens(mut tokens: &[Token], text: &str) -> bool {
+    let mut chars = text.chars();
+    while let Some((Token::Char(expected), rest)) = tokens.split_first() {
+        if chars.next() != Some(*expected) {
+            return false;
+        }
+        tokens = rest;
+    }
+    match tokens {
+        [] => chars.next().is_none(),
+        [Token::AnyChars] => true,
+        _ => matches_wildcards(tokens, chars.as_str()),
+    }
+}
+
 /// `reached[i]`: the first `i` tokens match the text read so far.
-fn matches_tokens(tokens: &[Token], text: &str) -> bool {
+fn matches_wildcards(tokens: &[Token], text: &str) -> bool {
     let mut reached = vec![false; tokens.len() + 1];
+    let mut next = reached.clone();
     reached[0] = true;
     skip_stars(tokens, &mut reached);
     for char in text.chars() {
-        let mut next = vec![false; tokens.len() + 1];
+        next.fill(false);
         for (at, token) in tokens.iter().enumerate().filter(|(at, _)| reached[*at]) {
             match token {
                 Token::AnyChars => next[at] = true,
@@ -253,7 +270,7 @@ fn matches_tokens(tokens: &[Token], text: &str) -> bool {
             }
         }
         skip_stars(tokens, &mut next);
-        reached = next;
+        std::mem::swap(&mut reached, &mut next);
     }
     reached[tokens.len()]
 }
@@ -268,8 +285,18 @@ fn skip_stars(tokens: &[Token], reached: &mut [bool]) {
 }
 
 /// The same over segments, where `**` is the star.
-fn matches_segments(segments: &[Segment], path: &[&str]) -> bool {
-    reached_segments(segments, path)[segments.len()]
+fn matches_segments(mut segments: &[Segment], mut path: &[&str]) -> bool {
+    while let Some((Segment::One(tokens), rest)) = segments.split_first() {
+        match path.split_first() {
+            Some((name, names)) if matches_tokens(tokens, name) => (segments, path) = (rest, names),
+            _ => return false,
+        }
+    }
+    match segments {
+        [] => path.is_empty(),
+        [Segment::Any] => true,
+        _ => reached_segments(segments, path)[segments.len()],
+    }
 }
 
 fn reached_segments(segments: &[Segment], path: &[&str]) -> Vec<bool> {

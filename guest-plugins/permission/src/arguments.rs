@@ -1,5 +1,7 @@
 //! Which arguments of a call are paths, and which one is a command.
 
+use std::borrow::Cow;
+
 use dsh_glob::{NormalPath, normalise, normalise_slashes};
 use serde_json::Value;
 
@@ -55,7 +57,8 @@ pub fn subjects(tool: &str, arguments: &str, searches: bool) -> Result<Subjects,
     let mut subjects = Subjects { paths: Vec::new(), command: value.get("command").and_then(joined) };
     for text in written {
         let text = if text.trim().is_empty() { "." } else { text.trim() };
-        for path in readings(&format!("{text}{prefix}")) {
+        let whole = if prefix.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(format!("{text}{prefix}")) };
+        for path in readings(&whole) {
             let subject = PathSubject { path, below: searches };
             if !subjects.paths.contains(&subject) {
                 subjects.paths.push(subject);
@@ -67,6 +70,9 @@ pub fn subjects(tool: &str, arguments: &str, searches: bool) -> Result<Subjects,
 
 /// A path with backslashes as slashes and, where that leads elsewhere, with backslashes as characters of names: tools differ.
 fn readings(text: &str) -> Vec<NormalPath> {
+    if !text.contains('\\') {
+        return vec![normalise_slashes(text)];
+    }
     let separated = normalise(text);
     let literal = normalise_slashes(text);
     if normalise(literal.as_str()) == separated { vec![separated] } else { vec![separated, literal] }
@@ -124,8 +130,8 @@ fn collect_paths<'a>(value: &'a Value, paths: &mut Vec<&'a str>) {
 }
 
 fn is_path_key(key: &str) -> bool {
-    let key: String = key.chars().filter(|char| !matches!(char, '_' | '-')).flat_map(char::to_lowercase).collect();
-    PATH_KEYS.contains(&key.as_str())
+    let letters = || key.chars().filter(|char| !matches!(char, '_' | '-')).flat_map(char::to_lowercase);
+    PATH_KEYS.iter().any(|known| known.chars().eq(letters()))
 }
 
 fn add_paths<'a>(value: &'a Value, paths: &mut Vec<&'a str>) {

@@ -1,6 +1,6 @@
 //! Rules, and the judgement over a call.
 
-use crate::arguments::{PathSubject, subjects};
+use crate::arguments::{PathSubject, Subjects, subjects};
 use crate::command::CommandLine;
 use dsh_glob::Glob;
 use schemars::JsonSchema;
@@ -147,38 +147,46 @@ impl Rules {
         let subjects = subjects(tool, arguments, searches)?;
         let command = subjects.command.as_deref().map(CommandLine::new);
         let command = command.as_ref();
-        let paths: Vec<Option<&PathSubject>> =
-            if subjects.paths.is_empty() { vec![None] } else { subjects.paths.iter().map(Some).collect() };
-        let mut strictest: Option<Judgement> = None;
-        for path in paths {
-            let judgement = self.judge_one(tool, path, command);
-            if strictest.as_ref().is_none_or(|found| judgement.action > found.action) {
-                strictest = Some(judgement);
+        let mut strictest = self.strictest(tool, subjects.paths.first(), command);
+        for path in subjects.paths.iter().skip(1) {
+            let found = self.strictest(tool, Some(path), command);
+            if found.action > strictest.action {
+                strictest = found;
             }
         }
-        let mut judgement = strictest.expect("invariant: there is at least one subject");
-        judgement.all_paths = subjects.paths.iter().map(|subject| subject.path.as_str().to_owned()).collect();
-        judgement.all_paths.sort();
-        Ok(judgement)
+        Ok(strictest.judgement(&subjects, command))
     }
 
-    fn judge_one(&self, tool: &str, path: Option<&PathSubject>, command: Option<&CommandLine>) -> Judgement {
+    /// What the rules say about one of a call's paths.
+    fn strictest<'a>(&'a self, tool: &str, path: Option<&'a PathSubject>, command: Option<&CommandLine>) -> Found<'a> {
         let matching = self.rules.iter().filter(|rule| rule.matches(tool, path, command));
         // `max_by_key` takes the last of equals; the first is what a reader of the rules expects.
         let rule = matching.rev().max_by_key(|rule| rule.action);
-        let (action, reason) = match rule {
-            Some(rule) => (rule.action, rule.label.clone()),
-            None => (self.default, "no rule matches and the default".to_owned()),
-        };
-        let by_command = rule.and_then(|rule| rule.command.as_ref()).zip(command);
+        Found { action: rule.map_or(self.default, |rule| rule.action), rule, path }
+    }
+}
+
+/// The strictest rule for one path of a call, or that none matches.
+struct Found<'a> {
+    action: Action,
+    rule: Option<&'a Rule>,
+    path: Option<&'a PathSubject>,
+}
+
+impl Found<'_> {
+    fn judgement(&self, subjects: &Subjects, command: Option<&CommandLine>) -> Judgement {
+        let mut all_paths: Vec<String> =
+            subjects.paths.iter().map(|subject| subject.path.as_str().to_owned()).collect();
+        all_paths.sort();
+        let by_command = self.rule.and_then(|rule| rule.command.as_ref()).zip(command);
         Judgement {
-            action,
-            reason,
-            path: path.map(|subject| subject.path.as_str().to_owned()),
-            all_paths: Vec::new(),
-            below: path.is_some_and(|subject| subject.below) && rule.is_some_and(|rule| rule.path.is_some()),
+            action: self.action,
+            reason: self.rule.map_or("no rule matches and the default", |rule| &rule.label).to_owned(),
+            path: self.path.map(|subject| subject.path.as_str().to_owned()),
+            all_paths,
+            below: self.path.is_some_and(|subject| subject.below) && self.rule.is_some_and(|rule| rule.path.is_some()),
             command: command.map(|command| command.text().to_owned()),
-            unclear: action != Action::Allow && by_command.is_some_and(|(glob, command)| !command.says(glob)),
+            unclear: self.action != Action::Allow && by_command.is_some_and(|(glob, command)| !command.says(glob)),
         }
     }
 }
