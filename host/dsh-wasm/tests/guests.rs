@@ -2,28 +2,21 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use dsh_seam::event::{Entry, Event, StepMark};
 use dsh_seam::message::{ToolCall, result_text};
 use dsh_seam::plugin::Attached;
 use dsh_seam::tools::{
-    Access, NetworkPolicy, Outcome, PathGrant, ProcessCommand, ProcessExit, Processes, Profile, Progress, ToolContext,
+    Access, NetworkPolicy, Outcome, PathGrant, Profile,
     Verdict,
 };
-use dsh_seam::{AgentId, AgentInfo, Failure, PluginError, SessionId, StepRef};
-use dsh_wasm::{Engine, EngineOptions, Grants, Limits, LoadError, PluginSpec};
+use dsh_seam::{AgentId, PluginError, SessionId, StepRef};
+use dsh_wasm::{Compiler, Engine, EngineOptions, Grants, Limits, LoadError, PluginSpec};
 use serde_json::{Value, json};
 use support::*;
 use tokio_util::sync::CancellationToken;
-
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), PathBuf::from)
-}
 
 fn guest(name: &str) -> Vec<u8> {
     let path = target().join("test-guests").join(format!("{name}.wasm"));
@@ -39,51 +32,6 @@ fn shipped(name: &str) -> Vec<u8> {
 
 fn grants(list: &[&str]) -> Grants {
     Grants::new(list.iter().map(|grant| grant.parse().expect("a grant")))
-}
-
-/// Answers with the command, the profile's access to `.`, and the names of the variables it was given.
-struct FakeProcesses;
-
-#[async_trait]
-impl Processes for FakeProcesses {
-    async fn run(
-        &self,
-        command: ProcessCommand,
-        _profile: &Profile,
-        env: &[String],
-        _cancel: &CancellationToken,
-    ) -> Result<ProcessExit, Failure> {
-        let stdout = format!("{} {} {env:?}", command.program, command.args.join(" ")).into_bytes();
-        Ok(ProcessExit { code: Some(0), stdout, stderr: vec![], timed_out: false, truncated: false })
-    }
-    fn enforceable(&self, _profile: &Profile) -> Result<(), Failure> {
-        Ok(())
-    }
-}
-
-#[derive(Default)]
-struct Steps(Mutex<Vec<String>>);
-
-impl Progress for Steps {
-    fn report(&self, text: &str, fraction: Option<f32>) {
-        self.0.lock().expect("not poisoned").push(format!("{text} {fraction:?}"));
-    }
-}
-
-fn tool_context(profile: Profile, cancel: &CancellationToken) -> ToolContext {
-    ToolContext {
-        agent: AgentInfo {
-            agent: AgentId::new("main").expect("an id"),
-            session: SessionId::new("s1").expect("an id"),
-            lineage: vec![],
-        },
-        at: StepRef { turn: 1, step: 2 },
-        call_id: "call-1".into(),
-        profile: Arc::new(profile),
-        cancel: cancel.clone(),
-        progress: Arc::new(Steps::default()),
-        processes: Arc::new(FakeProcesses),
-    }
 }
 
 async fn call_under(
@@ -123,7 +71,7 @@ fn workspace(files: &[(&str, &str)]) -> (tempfile::TempDir, Engine) {
     let dir = cap_std::fs::Dir::open_ambient_dir(home.path(), cap_std::ambient_authority()).expect("the workspace");
     let cache_dir = Some(target().join("test-cache"));
     let engine =
-        Engine::new(EngineOptions { workspace: Some(dir), cache_dir, ..EngineOptions::default() }).expect("an engine");
+        Engine::new(EngineOptions { workspace: Some(dir), cache_dir, ..EngineOptions::new(Compiler::InProcess) }).expect("an engine");
     (home, engine)
 }
 

@@ -5,7 +5,7 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use dsh_seam::Seam;
-use dsh_wasm::{Engine, EngineOptions, LoadError, PluginSpec, inspect};
+use dsh_wasm::{CompileStage, Compiler, Engine, EngineOptions, LoadError, PluginSpec, inspect};
 use support::*;
 
 fn check_refused(bytes: &[u8], expect: &str, hint: &str) {
@@ -15,9 +15,7 @@ fn check_refused(bytes: &[u8], expect: &str, hint: &str) {
 }
 
 fn with_package(text: &str) -> wit_parser::Resolve {
-    let mut resolve = wit_parser::Resolve::default();
-    let wit = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
-    resolve.push_dir(&wit).expect("the contract parses");
+    let mut resolve = dsh_text_guests::contract();
     resolve.push_str("other.wit", text).expect("the package parses");
     resolve
 }
@@ -139,9 +137,11 @@ fn caching(directory: &std::path::Path) -> (Engine, Arc<Mutex<Vec<String>>>) {
     let engine = Engine::new(EngineOptions {
         cache_dir: Some(directory.to_owned()),
         on_compile: Some(Arc::new(move |compiling| {
-            seen.lock().expect("not poisoned").push(compiling.plugin.to_owned())
+            if compiling.stage == CompileStage::Begun {
+                seen.lock().expect("not poisoned").push(compiling.plugin.to_owned());
+            }
         })),
-        ..EngineOptions::default()
+        ..EngineOptions::new(Compiler::InProcess)
     });
     (engine.expect("an engine"), compiled)
 }

@@ -219,4 +219,12 @@ mod tests {
         check(";; a\n;; world: x\n;; colour: red\n", "the header has no `colour: red`");
         check(";; a\n;; world: x\n;; limit: cpu-ms\n", "`limit:` wants a name and a number");
     }
+
+    #[test]
+    fn every_hostile_guest_is_a_component() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/hostile");
+        let guests = find(&folder).expect("they are read");
+        let wrong: Vec<String> = guests.iter().filter_map(|guest| guest.component().err()).collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 }

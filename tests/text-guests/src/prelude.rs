@@ -34,6 +34,34 @@ const FAIL: &str = r#"
   (i32.const 1024))
 "#;
 
+/// An answer of `agent/step-result`: a message of the role `assistant` with the blocks at `$blocks`.
+const SAID: &str = r#"
+(func $said (param $blocks i32) (param $count i32) (result i32)
+  (i32.store8 (i32.const 1024) (i32.const 0)) (i32.store8 (i32.const 1028) (i32.const 2))
+  (i32.store (i32.const 1032) (local.get $blocks)) (i32.store (i32.const 1036) (local.get $count))
+  (i32.const 1024))
+"#;
+
+/// An answer of `tools/execute`: the outcome behind a handle.
+const PASSED: &str = r#"
+(func $passed (param $outcome i32) (result i32)
+  (memory.fill (i32.const 1024) (i32.const 0) (i32.const 64)) (i32.store (i32.const 1032) (local.get $outcome))
+  (i32.const 1024))
+"#;
+
+/// Runs the rest of `tools/execute` on the call as it was given: the outcome's handle.
+const REST: &str = r#"
+(func $rest (param $args i32) (result i32)
+  (call $execute-next.run (i32.load offset=72 (local.get $args))
+    (i32.load offset=8 (local.get $args)) (i32.load offset=12 (local.get $args))
+    (i32.load offset=16 (local.get $args)) (i32.load offset=20 (local.get $args))
+    (i32.load offset=24 (local.get $args)) (i32.load offset=28 (local.get $args))
+    (i32.load8_u offset=32 (local.get $args)) (i32.load offset=36 (local.get $args)) (i32.load offset=40 (local.get $args))
+    (i32.const 2048))
+  (if (i32.load8_u (i32.const 2048)) (then unreachable))
+  (i32.load (i32.const 2052)))
+"#;
+
 /// The texts of ordinary answers.
 const TEXTS: &str = r#"(data (i32.const 900) "t") (data (i32.const 901) "{\"type\":\"object\"}")"#;
 
@@ -60,15 +88,11 @@ const ANSWERS: &[(&str, &str, &str)] = &[
 
 /// A whole core module of the guest's own `fields`.
 pub(crate) fn module(resolve: &Resolve, world: WorldId, fields: &str) -> String {
-    let mut before = imports(resolve, world, fields);
     let mut after = String::new();
-    if !fields.contains("(export \"memory\")") {
-        before.push_str("(memory (export \"memory\") 2)\n");
-    }
     if !fields.contains("\"cabi_realloc\"") {
         after.push_str(REALLOC);
     }
-    for (name, text) in [("$ok", OK), ("$fail", FAIL)] {
+    for (name, text) in [("$ok", OK), ("$fail", FAIL), ("$said", SAID), ("$passed", PASSED), ("$rest", REST)] {
         if has_token(fields, name) && !fields.contains(&format!("(func {name} ")) {
             after.push_str(text);
         }
@@ -84,7 +108,11 @@ pub(crate) fn module(resolve: &Resolve, world: WorldId, fields: &str) -> String 
     if answered {
         after.push_str(TEXTS);
     }
-    format!("(module\n{before}{fields}\n{after})")
+    if !fields.contains("(export \"memory\")") {
+        after.push_str("(memory (export \"memory\") 2)");
+    }
+    let imports = imports(resolve, world, &format!("{fields}{after}"));
+    format!("(module\n{imports}{fields}\n{after})")
 }
 
 fn exports(resolve: &Resolve, world: WorldId, interface: &str) -> bool {

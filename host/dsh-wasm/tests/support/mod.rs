@@ -1,9 +1,9 @@
 //! What the tests of the engine share: components made of a few lines of WebAssembly text, and an agent that only remembers.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -13,35 +13,18 @@ use dsh_seam::llm::{GenerateRequest, GenerateResponse};
 use dsh_seam::message::{ContentBlock, Usage};
 use dsh_seam::plugin::{Attached, Plugin, PluginContext};
 use dsh_seam::subagents::{AgentReport, AgentTask};
-use dsh_seam::tools::{Question, ToolContext, ToolDefinition, ToolInfo};
+use dsh_seam::tools::{
+    ProcessCommand, ProcessExit, Processes, Profile, Progress, Question, ToolContext, ToolDefinition, ToolInfo,
+};
 use dsh_seam::view::History;
 use dsh_seam::waterfall::{Chain, FailureReport, Innermost, Registered, RunContext, RunError};
 use dsh_seam::waterfalls::Request;
 use dsh_seam::{AgentId, AgentInfo, Failure, FailureMode, PluginError, PluginName, SessionId, StepRef};
-use dsh_wasm::{Engine, EngineOptions, LoadError, PluginSpec, WasmPlugin};
+use dsh_wasm::{Compiler, Engine, EngineOptions, LoadError, PluginSpec, WasmPlugin};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// A component whose core module is `core` and whose world has the lines `world`.
-pub fn component(world: &str, core: &str) -> Vec<u8> {
-    let mut resolve = wit_parser::Resolve::default();
-    let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
-    resolve.push_dir(&wit).expect("the contract parses");
-    component_with(resolve, world, core)
-}
-
-/// The same with more WIT packages beside the contract.
-pub fn component_with(mut resolve: wit_parser::Resolve, world: &str, core: &str) -> Vec<u8> {
-    let text = format!("package test:guest;\nworld guest {{\n{world}\n}}\n");
-    let package = resolve.push_str("guest.wit", &text).expect("the world parses");
-    let world = resolve.select_world(&[package], Some("guest")).expect("the world is there");
-    let mut module = wat::parse_str(core).expect("the core module parses");
-    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8, false)
-        .expect("metadata fits");
-    let mut encoder = wit_component::ComponentEncoder::default();
-    encoder.validate(true).module(&module).expect("a core module with metadata");
-    encoder.encode().expect("the module fits its world")
-}
+pub use dsh_text_guests::{component, component_with};
 
 /// The world of a listener of `agent/request`.
 pub const REQUEST_WORLD: &str = "import dsh:agent/agent-types@0.1.0; export dsh:agent/request@0.1.0;";
@@ -82,7 +65,7 @@ pub fn name(text: &str) -> PluginName {
 }
 
 pub fn engine() -> Engine {
-    Engine::new(EngineOptions::default()).expect("an engine")
+    Engine::new(EngineOptions::new(Compiler::InProcess)).expect("an engine")
 }
 
 pub fn spec(plugin: &str) -> PluginSpec {
@@ -119,6 +102,13 @@ impl Agent {
             appended: Mutex::default(),
             inbox: Mutex::default(),
         })
+    }
+
+    /// Forgets what the plugin handed over; its state stays.
+    pub fn forget(&self) {
+        self.refused.lock().expect("not poisoned").clear();
+        self.appended.lock().expect("not poisoned").clear();
+        self.inbox.lock().expect("not poisoned").clear();
     }
 
     fn put(&self, way: &str, content: &[ContentBlock]) {
@@ -260,6 +250,16 @@ pub async fn run_request(
     draft: Arc<RequestDraft>,
     innermost: Innermost<Request>,
 ) -> Result<(), RunError> {
+    run_request_at(StepRef { turn: 1, step: 1 }, attached, draft, innermost).await
+}
+
+/// The same in another step.
+pub async fn run_request_at(
+    at: StepRef,
+    attached: &[&Attached],
+    draft: Arc<RequestDraft>,
+    innermost: Innermost<Request>,
+) -> Result<(), RunError> {
     let listeners: Arc<[_]> = attached
         .iter()
         .map(|attached| Registered {
@@ -268,7 +268,7 @@ pub async fn run_request(
             listener: attached.request.clone().expect("it listens to requests"),
         })
         .collect();
-    let cx = RunContext { at: StepRef { turn: 1, step: 1 }, cancel: CancellationToken::new(), about: () };
+    let cx = RunContext { at, cancel: CancellationToken::new(), about: () };
     Chain::run(cx, listeners, Arc::new(Report::default()), draft, innermost).await.0
 }
 
@@ -282,4 +282,60 @@ pub async fn attach(engine: &Engine, bytes: &[u8], spec: PluginSpec) -> (Attache
     let agent = Agent::new(spec.name.as_str());
     let plugin = load(engine, bytes, spec).await.unwrap_or_else(|error| panic!("{error}; {}", error.hint()));
     (plugin.attach(agent.clone()), agent)
+}
+
+/// Where builds go.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), PathBuf::from)
+}
+
+/// Answers with the command, the profile's access to `.`, and the names of the variables it was given.
+pub struct FakeProcesses;
+
+#[async_trait]
+impl Processes for FakeProcesses {
+    async fn run(
+        &self,
+        command: ProcessCommand,
+        _profile: &Profile,
+        env: &[String],
+        _cancel: &CancellationToken,
+    ) -> Result<ProcessExit, Failure> {
+        let stdout = format!("{} {} {env:?}", command.program, command.args.join(" ")).into_bytes();
+        Ok(ProcessExit { code: Some(0), stdout, stderr: vec![], timed_out: false, truncated: false })
+    }
+    fn enforceable(&self, _profile: &Profile) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+pub struct Steps(Mutex<Vec<String>>);
+
+impl Progress for Steps {
+    fn report(&self, text: &str, fraction: Option<f32>) {
+        self.0.lock().expect("not poisoned").push(format!("{text} {fraction:?}"));
+    }
+}
+
+pub fn tool_context(profile: Profile, cancel: &CancellationToken) -> ToolContext {
+    ToolContext { cancel: cancel.clone(), ..tool_context_at(StepRef { turn: 1, step: 2 }, &Arc::new(profile)) }
+}
+
+/// A call in step `at` under `profile`.
+pub fn tool_context_at(at: StepRef, profile: &Arc<Profile>) -> ToolContext {
+    ToolContext {
+        agent: AgentInfo {
+            agent: AgentId::new("main").expect("an id"),
+            session: SessionId::new("s1").expect("an id"),
+            lineage: vec![],
+        },
+        at,
+        call_id: "call-1".into(),
+        profile: profile.clone(),
+        cancel: CancellationToken::new(),
+        progress: Arc::new(Steps::default()),
+        processes: Arc::new(FakeProcesses),
+    }
 }

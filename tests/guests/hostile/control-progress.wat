@@ -1,0 +1,7 @@
+;; Its tool reports progress in such words, and a fraction that is no number.
+;; world: import dsh:tools/running@0.1.0;
+;; world: export dsh:tools/provider@0.1.0;
+(data (i32.const 0) "\1b]0;owned\07\1b[2J\1b[31m\00\0d\0a\e2\80\aeerror: forged\c2\9b31m\7f")
+(func (export "dsh:tools/provider@0.1.0#call-tool") (param $turn i32) (param $step i32) (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+  (if (i32.eq (local.get $turn) (i32.const 1)) (then (call $running.progress (i32.const 0) (i32.const 44) (i32.const 1) (f32.const nan)) (call $running.progress (i32.const 0) (i32.const 3) (i32.const 1) (f32.const -inf)) (call $running.progress (i32.const 0) (i32.const 3) (i32.const 1) (f32.const 1e30))))
+  (call $ok))

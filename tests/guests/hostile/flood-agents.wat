@@ -1,0 +1,11 @@
+;; Its tool has sub-agents work for ever.
+;; world: import dsh:agent/agents@0.1.0;
+;; world: export dsh:tools/provider@0.1.0;
+;; grant: agents
+;; limit: tool-cpu-ms 60000
+;; fails: x
+;; slow: it asks as often as it may
+(data (i32.const 512) "flood")
+(func (export "dsh:tools/provider@0.1.0#call-tool") (param $turn i32) (param $step i32) (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+  (if (i32.eq (local.get $turn) (i32.const 1)) (then (i32.store (i32.const 4) (i32.const 512)) (i32.store (i32.const 8) (i32.const 5))(loop (call $agents.run (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 2048)) (br_if 0 (i32.eqz (i32.load8_u (i32.const 2048))))) (i32.store8 (i32.const 1024) (i32.const 1)) (memory.copy (i32.const 1028) (i32.const 2052) (i32.const 16)) (return (i32.const 1024))))
+  (call $ok))

@@ -1,0 +1,10 @@
+;; It edits the request for ever.
+;; world: export dsh:agent/request@0.1.0;
+;; limit: cpu-ms 60000
+;; fails: x
+;; slow: it makes as many calls as it may
+(data (i32.const 0) "flood")
+(func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)
+  (if (i32.eq (local.get $turn) (i32.const 1)) (then (loop (call $llm-request.set-system (local.get $request) (i32.const 0) (i32.const 5) (i32.const 2048)) (br 0))))
+  (call $request-next.run (local.get $next) (i32.const 2048))
+  (call $ok))

@@ -1,0 +1,9 @@
+;; It removes 100,000 keys that are not there.
+;; world: import dsh:plugin/state@0.1.0;
+;; world: export dsh:agent/request@0.1.0;
+;; limit: cpu-ms 5000
+;; slow: it makes 100,000 calls in each round
+(func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32) (local $n i32)
+  (if (i32.eq (local.get $turn) (i32.const 1)) (then (loop (i32.store (i32.const 64) (i32.or (i32.const 0x30303030) (i32.and (local.get $n) (i32.const 0x0f0f0f0f)))) (i32.store (i32.const 68) (i32.or (i32.const 0x30303030) (i32.and (i32.shr_u (local.get $n) (i32.const 4)) (i32.const 0x0f0f0f0f)))) (call $state.remove (i32.const 64) (i32.const 8) (i32.const 2048)) (local.set $n (i32.add (local.get $n) (i32.const 1))) (br_if 0 (i32.lt_u (local.get $n) (i32.const 100000))))))
+  (call $request-next.run (local.get $next) (i32.const 2048))
+  (call $ok))

@@ -1,0 +1,8 @@
+;; It has components in components, 40 levels deep.
+;; world: export dsh:agent/request@0.1.0;
+(func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)
+  (if (i32.eq (local.get $turn) (i32.const 1)) (then ))
+  (call $request-next.run (local.get $next) (i32.const 2048))
+  (call $ok))
+;; component:
+(@nest 40 (component))

@@ -1,0 +1,7 @@
+;; It wants too much memory for ever and goes on well without it.
+;; world: export dsh:agent/request@0.1.0;
+;; limit: memory-mib 8
+(func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32) (local $n i32)
+  (if (i32.eq (local.get $turn) (i32.const 1)) (then (local.set $n (i32.const 10000)) (loop (drop (memory.grow (i32.const 60000))) (local.set $n (i32.sub (local.get $n) (i32.const 1))) (br_if 0 (local.get $n)))))
+  (call $request-next.run (local.get $next) (i32.const 2048))
+  (call $ok))

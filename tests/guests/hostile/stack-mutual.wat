@@ -1,0 +1,9 @@
+;; Two functions of it call each other for ever.
+;; world: export dsh:agent/request@0.1.0;
+;; fails: agent/request trap: its call stack is exhausted (recursion without end?)
+(func $one (call $two) (call $two))
+(func $two (call $one) (call $one))
+(func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)
+  (if (i32.eq (local.get $turn) (i32.const 1)) (then (call $one)))
+  (call $request-next.run (local.get $next) (i32.const 2048))
+  (call $ok))

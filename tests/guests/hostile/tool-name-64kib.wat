@@ -1,0 +1,13 @@
+;; The name of its tool has 64 KiB.
+;; world: export dsh:tools/provider@0.1.0;
+;; load: x
+(func (export "dsh:tools/provider@0.1.0#call-tool") (param $turn i32) (param $step i32) (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+  (if (i32.eq (local.get $turn) (i32.const 1)) (then ))
+  (call $ok))
+(memory (export "memory") 16) (func $start (memory.fill (i32.const 0x40000) (i32.const 97) (i32.const 0x10000))) (start $start) (data (i32.const 901) "{\"type\":\"object\"}")
+(func (export "dsh:tools/provider@0.1.0#list-tools") (result i32)
+  (i32.store (i32.const 1108) (i32.const 1120)) (i32.store (i32.const 1112) (i32.const 1))
+  (i32.store (i32.const 1120) (i32.const 262144)) (i32.store (i32.const 1124) (i32.const 65536))
+  (i32.store (i32.const 1128) (i32.const 0)) (i32.store (i32.const 1132) (i32.const 0))
+  (i32.store (i32.const 1136) (i32.const 901)) (i32.store (i32.const 1140) (i32.const 17))
+  (i32.const 1104))

@@ -1,0 +1,9 @@
+;; It writes bytes to the log that are not UTF-8.
+;; world: import dsh:plugin/runtime@0.1.0;
+;; world: export dsh:agent/request@0.1.0;
+;; fails: x
+(data (i32.const 0) "\c0\80\f8\88")
+(func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)
+  (if (i32.eq (local.get $turn) (i32.const 1)) (then (call $runtime.log (i32.const 3) (i32.const 0) (i32.const 4))))
+  (call $request-next.run (local.get $next) (i32.const 2048))
+  (call $ok))
