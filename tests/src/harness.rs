@@ -13,8 +13,8 @@ use crate::log::{self, Log};
 use crate::normal::Normal;
 use crate::sandbox::Sandbox;
 
-/// How the note begins that is printed only by the first run of all that loads a component.
-const COMPILING: &str = "note: compiling plugin ";
+/// How the notes begin that are printed only by the first run of all that loads a component.
+const COMPILING: [&str; 2] = ["note: compiling plugin ", "note: compiled plugin "];
 
 /// The folders below `dir` that hold a `case.toml`, sorted.
 pub fn find(dir: &Path) -> Vec<PathBuf> {
@@ -230,7 +230,11 @@ impl Running<'_> {
         } else {
             out.push_str(&self.text(&outcome.stdout));
         }
-        let stderr: String = outcome.stderr.split_inclusive('\n').filter(|line| !line.starts_with(COMPILING)).collect();
+        let stderr: String = outcome
+            .stderr
+            .split_inclusive('\n')
+            .filter(|line| !COMPILING.iter().any(|note| line.starts_with(note)))
+            .collect();
         if !stderr.is_empty() {
             out.push_str(&format!("[standard error]\n{}", self.text(&stderr)));
         }

@@ -12,7 +12,7 @@ use dsh_seam::message::ContentBlock;
 use dsh_seam::plugin::{Plugin, PluginContext};
 use dsh_seam::subagents::{AgentReport, AgentTask};
 use dsh_seam::tools::{Question, ToolContext, ToolDefinition, ToolInfo};
-use dsh_wasm::{Engine, EngineOptions, PluginSpec};
+use dsh_wasm::{Compiler, Engine, EngineOptions, PluginSpec};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +23,7 @@ pub const FIVE: usize = 5;
 
 /// An engine as `dsh-host` makes it, without a cache.
 pub fn engine() -> Fallible<Engine> {
-    Ok(Engine::new(EngineOptions::default())?)
+    Ok(Engine::new(EngineOptions::new(Compiler::InProcess))?)
 }
 
 /// Loads the component `file` of `folder` under `name`.

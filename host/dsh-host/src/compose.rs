@@ -19,13 +19,16 @@ use dsh_services::processes::HostProcesses;
 use dsh_services::session::{FileSessions, MemorySessions, Unsaved};
 use dsh_services::system_prompt::SystemPromptSections;
 use dsh_services::tools::ToolServices;
-use dsh_wasm::{Engine, EngineOptions, Grant, Grants, LoadError, PluginSpec, WasmPlugin};
+use dsh_wasm::{Compiler, Engine, EngineOptions, Grant, Grants, LoadError, PluginSpec, WasmPlugin};
 use futures::future::join_all;
 
 use crate::args::Durability;
-use crate::config::file;
+use crate::config::{file, sources};
 use crate::env::Environment;
 use crate::exit::{Code, Stop, UNENFORCEABLE};
+use crate::lock;
+use crate::output::receipts::{Recorder, Target, Wanted};
+use crate::progress;
 use crate::providers::ModelRef;
 use crate::resolve::{AgentPlan, Plan, PluginPlan, Store};
 
@@ -55,7 +58,12 @@ pub fn models(plan: &Plan, environment: &Environment) -> Result<Arc<Models>, Sto
 
 /// Refuses to replace the file that a scripted model is about to read.
 fn keep_scripts(plan: &Plan) -> Result<(), Stop> {
-    let written = [("--record", &plan.record), ("--log-requests", &plan.log_requests)];
+    let written = [
+        ("--record", &plan.record),
+        ("--log-requests", &plan.log_requests),
+        ("--receipts", &plan.receipts),
+        ("--trace-plugins", &plan.trace_plugins),
+    ];
     for agent in &plan.agents {
         let Ok(ModelRef::Script { file, .. }) = ModelRef::parse(&agent.model, &[]) else { continue };
         let Ok(script) = std::fs::canonicalize(file) else { continue };
@@ -95,8 +103,22 @@ fn kind(kind: file::ProviderKind) -> ProviderKind {
 
 /// A file that is written anew; it may hold a conversation, so it is the user's alone.
 fn replace(path: &Path) -> Result<Sink, Stop> {
+    Ok(Box::new(replaced(path)?.file))
+}
+
+fn replaced(path: &Path) -> Result<Target, Stop> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    file.map(|file| Box::new(file) as Sink).map_err(|error| Stop::io(path, &error))
+    file.map(|file| Target { path: path.to_owned(), file }).map_err(|error| Stop::io(path, &error))
+}
+
+/// Who takes the receipts of plugin calls, if anybody wants them.
+pub fn recorder(plan: &Plan) -> Result<Option<Recorder>, Stop> {
+    keep_scripts(plan)?;
+    Ok(Recorder::start(Wanted {
+        receipts: plan.receipts.as_deref().map(replaced).transpose()?,
+        timeline: plan.trace_plugins.as_deref().map(replaced).transpose()?,
+        totals: plan.totals,
+    }))
 }
 
 /// The sessions of a plan.
@@ -128,41 +150,69 @@ pub fn services(plan: &Plan, models: Arc<Models>, approver: Arc<dyn Approver>, e
 }
 
 /// The engine; with a workspace, paths below it can be granted.
-pub fn engine(workspace: Option<&Path>, environment: &Environment) -> Result<Engine, Stop> {
+pub fn engine(
+    workspace: Option<&Path>,
+    environment: &Environment,
+    recorder: Option<&Recorder>,
+) -> Result<Engine, Stop> {
     let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority()).map_err(|error| Stop::io(path, &error));
     let options = EngineOptions {
         cache_dir: environment.cache_directory(),
         workspace: workspace.map(open).transpose()?,
-        on_compile: Some(Arc::new(|compiling| crate::diagnostics::note(compiling))),
-        ..EngineOptions::default()
+        on_compile: Some(progress::notice()),
+        receipts: recorder.map(Recorder::sink),
+        ..EngineOptions::new(Compiler::Child { program: environment.own_program() })
     };
     Engine::new(options).map_err(|error| Stop::new(Code::Sandbox, error.to_string()))
 }
 
-/// Loads all plugins side by side. The first that fails, in plugin order, is reported.
-pub async fn plugins(plan: &Plan, environment: &Environment) -> Result<Vec<Arc<WasmPlugin>>, Stop> {
+/// Reads all plugins, compares them with the lock file, and then loads those very bytes, side by side. The first that fails, in plugin
+/// order, is reported.
+pub async fn plugins(
+    plan: &Plan,
+    environment: &Environment,
+    recorder: Option<&Recorder>,
+) -> Result<Vec<Arc<WasmPlugin>>, Stop> {
+    let files = read(&plan.plugins).await?;
+    let pairs: Vec<_> = plan.plugins.iter().zip(files.iter().map(Vec::as_slice)).collect();
+    lock::check(&plan.lock, &pairs)?;
     if plan.plugins.is_empty() {
         return Ok(Vec::new());
     }
-    let engine = engine(Some(&plan.workspace), environment)?;
-    let load = |plugin: &PluginPlan| {
-        let (engine, path, name, spec) =
-            (engine.clone(), plugin.path.clone(), plugin.name.clone(), spec(plugin, environment));
-        tokio::spawn(async move {
-            let bytes = tokio::task::spawn_blocking({
-                let path = path.clone();
-                move || std::fs::read(path)
-            });
-            let bytes = bytes.await.map_err(|error| Stop::new(Code::Internal, error.to_string()))?;
-            let bytes = bytes.map_err(|error| Stop::io(&path, &error))?;
-            engine
-                .load(bytes, spec?)
-                .await
-                .map_err(|error| refused(&format!("plugin `{name}` (`{}`)", path.display()), &error))
-        })
+    let engine = engine(Some(&plan.workspace), environment, recorder)?;
+    let load = |(plugin, bytes): (&PluginPlan, Vec<u8>)| {
+        let (engine, path, spec) = (engine.clone(), plugin.path.clone(), spec(plugin, environment));
+        tokio::spawn(async move { load(&engine, spec?, &path, bytes).await })
     };
-    let loaded = join_all(plan.plugins.iter().map(load)).await;
-    loaded.into_iter().map(|loaded| loaded.map_err(|error| Stop::new(Code::Internal, error.to_string()))?).collect()
+    let loaded = join_all(plan.plugins.iter().zip(files).map(load)).await;
+    loaded.into_iter().map(|loaded| loaded.map_err(internal)?).collect()
+}
+
+/// The bytes of each plugin's file.
+async fn read(plugins: &[PluginPlan]) -> Result<Vec<Vec<u8>>, Stop> {
+    let read = |plugin: &PluginPlan| {
+        let plugin = plugin.clone();
+        tokio::task::spawn_blocking(move || component(&plugin))
+    };
+    let read = join_all(plugins.iter().map(read)).await;
+    read.into_iter().map(|bytes| bytes.map_err(internal)?).collect()
+}
+
+/// The bytes of a plugin's file.
+pub fn component(plugin: &PluginPlan) -> Result<Vec<u8>, Stop> {
+    let what = || format!("plugin `{}` (`{}`)", plugin.name, plugin.path.display());
+    sources::read(&plugin.path).map_err(|unread| unread.stop(&what(), &plugin.path))
+}
+
+fn internal(error: tokio::task::JoinError) -> Stop {
+    Stop::new(Code::Internal, error.to_string())
+}
+
+/// Loads what was read of a plugin's file.
+async fn load(engine: &Engine, spec: PluginSpec, path: &Path, bytes: Vec<u8>) -> Result<Arc<WasmPlugin>, Stop> {
+    let name = spec.name.clone();
+    let loaded = engine.load(bytes, spec).await;
+    loaded.map_err(|error| refused(&format!("plugin `{name}` (`{}`)", path.display()), &error))
 }
 
 /// A plugin that cannot be loaded, as a stop.
@@ -174,7 +224,8 @@ pub fn refused(what: &str, error: &LoadError) -> Stop {
     Stop::new(code, format!("{what}: {error}")).hint(error.hint())
 }
 
-fn spec(plugin: &PluginPlan, environment: &Environment) -> Result<PluginSpec, Stop> {
+/// How a plugin is loaded.
+pub fn spec(plugin: &PluginPlan, environment: &Environment) -> Result<PluginSpec, Stop> {
     let granted = plugin.grants.iter().filter_map(|grant| match grant {
         Grant::Env(name) => Some((name.clone(), environment.variable(name)?)),
         _ => None,

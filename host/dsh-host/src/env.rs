@@ -27,6 +27,9 @@ pub fn arguments() -> impl Iterator<Item = OsString> {
     std::env::args_os()
 }
 
+/// What stands for this program wherever it is on disk, also when it was replaced or removed since it began.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// Keeps other programs of the same user, those of `shell` among them, from reading this process's environment, in which the keys of
 /// providers are. It does not stop root, and it costs the core dumps.
 pub fn hide() {
@@ -57,6 +60,13 @@ impl Environment {
     /// Whether standard output is a terminal that shows colours, and the user wants them (see no-color.org).
     pub fn shows_colours(&self) -> bool {
         self.stdout_is_terminal && self.raw("NO_COLOR").is_none() && self.raw("TERM").is_some_and(|term| term != "dumb")
+    }
+
+    /// How this program starts itself.
+    pub fn own_program(&self) -> PathBuf {
+        let own = Path::new(OWN_PROGRAM);
+        let found = if own.exists() { None } else { self.executable.clone() };
+        found.unwrap_or_else(|| own.to_owned())
     }
 
     /// A path as it was typed: relative to the working directory, without `.` in it.

@@ -6,11 +6,13 @@
 //! | the environment | `env.rs` |
 //! | the configuration, and trust in it | `config/` |
 //! | what they mean together: a plan | `resolve/`, `providers.rs` |
+//! | which plugins somebody agreed to, and to what | `lock/` |
 //! | from a plan to services, plugins and a loop | `compose.rs` |
 //! | running it: headless, or a chat | `run/` |
+//! | plugins whose files change while it runs | `reload/` |
 //! | standard input and output | `input/`, `output/`, `approve.rs` |
 //! | the other commands | `commands/` |
-//! | standard error | `diagnostics.rs` |
+//! | standard error | `diagnostics.rs`, `progress.rs` |
 //! | exit codes, all of them | `exit.rs` |
 
 mod approve;
@@ -22,9 +24,12 @@ mod diagnostics;
 mod env;
 mod exit;
 mod input;
+mod lock;
 mod names;
 mod output;
+mod progress;
 mod providers;
+mod reload;
 mod resolve;
 mod run;
 
@@ -37,6 +42,9 @@ use exit::{Code, Stop};
 const WORKERS: usize = 2;
 
 fn main() {
+    if let Some(code) = compile_for_parent() {
+        std::process::exit(code);
+    }
     exit::install_panic_hook();
     env::hide();
     let request = args::parse(env::arguments()).unwrap_or_else(|error| error.exit());
@@ -50,6 +58,22 @@ fn main() {
     // A bug of ours decides, wherever it happened. Threads that wait for standard input are left behind.
     let code = if exit::panicked() { Code::Internal } else { code };
     std::process::exit(code.number().into());
+}
+
+/// What this process does when the host started it to compile a component.
+fn compile_for_parent() -> Option<i32> {
+    let mut arguments = env::arguments().skip(1);
+    if arguments.next()? != dsh_wasm::COMPILE_ARGUMENT {
+        return None;
+    }
+    let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    Some(match dsh_wasm::compile_for_parent(arguments, input, output) {
+        Ok(()) => Code::Success.number().into(),
+        Err(error) => {
+            eprintln!("error: {error}");
+            Code::Usage.number().into()
+        }
+    })
 }
 
 fn carry_out(request: Request) -> Result<Code, Stop> {

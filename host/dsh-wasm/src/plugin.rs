@@ -10,18 +10,17 @@ use serde_json::Value;
 use crate::attachment::{Attachment, guest};
 use crate::authority::Authority;
 use crate::bindings::dsh::llm::llm_types;
-use crate::compile::aside;
+use crate::carried::Carried;
 use crate::convert;
-use crate::engine::{Engine, Inner};
+use crate::engine::Engine;
 use crate::fault::{Bound, Fault, shorten};
 use crate::grants::{Grant, Grants};
 use crate::guests::Indices;
 use crate::inspect::{Inspection, inspect};
-use crate::carried::Carried;
 use crate::instance::{Instance, Mold, Returned, Terms};
-use crate::receipt::Answer;
 use crate::limits::{LimitError, Limits, MAX_TOOLS};
 use crate::lists::Lists;
+use crate::receipt::Answer;
 use crate::refusal::Refusal;
 use crate::store::Call;
 use crate::wasi::connect::Network;
@@ -293,7 +292,7 @@ impl Engine {
     /// See [`LoadError`].
     pub async fn load(&self, bytes: Vec<u8>, spec: PluginSpec) -> Result<Arc<WasmPlugin>, LoadError> {
         spec.limits.check().map_err(LoadError::Limit)?;
-        let compiled = compile(self.inner.clone(), spec.name.clone(), bytes, spec.limits.stack_kib).await?;
+        let compiled = self.prepare(bytes, spec.name.clone(), spec.limits.stack_kib).await?;
         let Authority { grants, taken: ungranted, seams } =
             compiled.inspection.authority(spec.grants, spec.seams.as_deref())?;
         let dirs = open_dirs(self.inner.workspace.as_deref(), &grants)?;
@@ -337,7 +336,7 @@ impl Engine {
     pub async fn describe(&self, bytes: Vec<u8>, name: PluginName) -> Result<Description, LoadError> {
         let inspection = inspect(&bytes)?;
         let spec = PluginSpec::new(name);
-        let compiled = compile(self.inner.clone(), spec.name.clone(), bytes, spec.limits.stack_kib).await?;
+        let compiled = self.prepare(bytes, spec.name.clone(), spec.limits.stack_kib).await?;
         let core = Core {
             name: spec.name,
             config: spec.config.to_string().into(),
@@ -363,17 +362,6 @@ impl Engine {
 fn unknown<T>(what: &str, error: &LoadError) -> Option<T> {
     tracing::warn!(target: "dsh::plugin", "its {what} cannot be shown: {error}");
     None
-}
-
-/// Compiling takes from milliseconds to many seconds, so it does not happen on a thread that serves tasks.
-async fn compile(
-    engine: Arc<Inner>,
-    name: PluginName,
-    bytes: Vec<u8>,
-    stack_kib: u32,
-) -> Result<crate::engine::Compiled, LoadError> {
-    let compiled = aside(move |wanted| engine.compile(name.as_str(), &bytes, stack_kib, wanted)).await;
-    Ok(compiled?)
 }
 
 fn open_dirs(workspace: Option<&Dir>, grants: &Grants) -> Result<Vec<GrantedDir>, LoadError> {

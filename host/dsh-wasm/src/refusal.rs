@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::compile::CompileFault;
 use crate::limits::{MAX_COMPONENT_BYTES, MIB};
 use crate::shape::Difference;
 
@@ -12,6 +13,11 @@ use crate::shape::Difference;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
+    /// It is no file.
+    NotAFile {
+        /// What it is.
+        what: &'static str,
+    },
     /// The file has no bytes.
     Empty,
     /// It is something else than WebAssembly.
@@ -85,6 +91,8 @@ pub enum Refusal {
         /// Where and how the two differ.
         difference: Box<Difference>,
     },
+    /// It cannot be compiled.
+    Compile(CompileFault),
     /// Everything looked right, and yet it cannot be linked.
     Link {
         /// What the linker met.
@@ -158,6 +166,7 @@ impl Refusal {
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
+            Self::NotAFile { .. } => "give the `.wasm` file itself".into(),
             Self::Empty => "build the plugin again, or fetch it again if it was downloaded".into(),
             Self::NotWasm(foreign) => foreign.hint().into(),
             Self::Text => "turn it into the binary format: `wasm-tools parse plugin.wat -o plugin.wasm`".into(),
@@ -186,6 +195,7 @@ impl Refusal {
             }
             Self::UnknownImport { .. } => "build the plugin without it (a feature of a library, or a line of the plugin's world)".into(),
             Self::Shape { .. } => "build it again against the WIT of this host".into(),
+            Self::Compile(fault) => fault.hint(),
             Self::Link { .. } => "build it again with current tools and against the WIT of this host".into(),
         }
     }
@@ -194,6 +204,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NotAFile { what } => write!(f, "it is {what}, not a file"),
             Self::Empty => write!(f, "the file is empty; this host takes WebAssembly components"),
             Self::NotWasm(foreign) => {
                 let what = foreign.what();
@@ -250,12 +261,22 @@ impl fmt::Display for Refusal {
             Self::Shape { direction, interface, difference } => {
                 write!(f, "the component {direction} `{interface}` in another shape: {difference}")
             }
+            Self::Compile(fault) => write!(f, "{fault}"),
             Self::Link { detail } => write!(f, "the component does not fit this host: {detail}"),
         }
     }
 }
 
 impl std::error::Error for Refusal {}
+
+impl From<CompileFault> for Refusal {
+    fn from(fault: CompileFault) -> Self {
+        match fault {
+            CompileFault::Component { detail } => Self::Link { detail },
+            fault => Self::Compile(fault),
+        }
+    }
+}
 
 /// The seams that this host takes.
 fn seams() -> String {

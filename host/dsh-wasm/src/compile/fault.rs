@@ -1,0 +1,103 @@
+//! Why a component could not be compiled.
+
+use std::fmt;
+
+use super::{CompileLimits, MAX_CODE_BYTES, WALL_FACTOR};
+use crate::limits::MIB;
+
+/// Why a component could not be compiled. `Display` says what happened, [`CompileFault::hint`] what to try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CompileFault {
+    /// Compiling took too much, and was stopped.
+    Limit {
+        /// What there was too much of.
+        limit: CompileLimit,
+        /// What it was given.
+        limits: CompileLimits,
+    },
+    /// The compiler refuses the component.
+    Component {
+        /// What it said.
+        detail: String,
+    },
+    /// The process that compiles ended without an answer, or with a wrong one.
+    Broken {
+        /// What is known of it.
+        detail: String,
+    },
+    /// The process that compiles cannot be started.
+    NotStarted {
+        /// What the system said.
+        detail: String,
+    },
+    /// Nobody waits for the result any more.
+    Unwanted,
+}
+
+/// What compiling may take too much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CompileLimit {
+    /// Memory.
+    Memory,
+    /// Processor time.
+    Cpu,
+    /// Time.
+    Wall,
+    /// Machine code, the result.
+    Code,
+}
+
+impl fmt::Display for CompileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit { limit, limits } => {
+                write!(f, "it takes too much to compile: more than ")?;
+                let CompileLimits { memory_mib, cpu_ms } = limits;
+                match limit {
+                    CompileLimit::Memory => write!(f, "{memory_mib} MiB of memory (`compile-memory-mib`)"),
+                    CompileLimit::Cpu => write!(f, "{cpu_ms} ms of processor time (`compile-ms`)"),
+                    CompileLimit::Wall => write!(
+                        f,
+                        "{} ms on the clock ({WALL_FACTOR} times `compile-ms`)",
+                        u64::from(*cpu_ms) * u64::from(WALL_FACTOR)
+                    ),
+                    CompileLimit::Code => write!(f, "{} MiB of machine code", MAX_CODE_BYTES / MIB),
+                }
+            }
+            Self::Component { detail } => write!(f, "the compiler refuses it: {detail}"),
+            Self::Broken { detail } => write!(f, "the process that compiles it broke off: {detail}"),
+            Self::NotStarted { detail } => write!(f, "the process that compiles it cannot be started: {detail}"),
+            Self::Unwanted => write!(f, "compiling it was given up"),
+        }
+    }
+}
+
+impl CompileFault {
+    /// What to try, in one sentence.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        let most = |option: &str, now: u32| {
+            format!(
+                "components of its size need far less, so it may be made to harm; if you trust it, allow more: `{option} {}`",
+                now.saturating_mul(4)
+            )
+        };
+        match self {
+            Self::Limit { limit: CompileLimit::Memory, limits } => most("--compile-memory-mib", limits.memory_mib),
+            Self::Limit { limit: CompileLimit::Cpu, limits } => most("--compile-ms", limits.cpu_ms),
+            Self::Limit { limit: CompileLimit::Wall, limits } => format!(
+                "if this machine is busy, try again or allow more time: `--compile-ms {}`",
+                limits.cpu_ms.saturating_mul(4)
+            ),
+            Self::Limit { limit: CompileLimit::Code, .. } => "make the component smaller".into(),
+            Self::Component { .. } => "build it again with current tools and against the WIT of this host".into(),
+            Self::Broken { .. } => {
+                "try again; if it happens again, the component sets off a fault of the compiler: do not use it, and report it".into()
+            }
+            Self::NotStarted { .. } => "this program starts itself to compile: look at `ulimit -u`, `ulimit -n` and whether `/proc` is mounted".into(),
+            Self::Unwanted => "try again".into(),
+        }
+    }
+}
