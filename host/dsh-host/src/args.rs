@@ -409,6 +409,12 @@ pub struct Options {
     /// Write every model request, one JSON object a line
     #[arg(long, value_name = "FILE", help_heading = "Diagnostics")]
     pub log_requests: Option<PathBuf>,
+    /// Write what each call of a plugin cost and came to, one JSON object a line
+    #[arg(long, value_name = "FILE", help_heading = "Diagnostics")]
+    pub receipts: Option<PathBuf>,
+    /// Write a timeline of the run with every call of a plugin, for Perfetto or `chrome://tracing`
+    #[arg(long, value_name = "FILE", help_heading = "Diagnostics")]
+    pub trace_plugins: Option<PathBuf>,
     /// More diagnostics on standard error; `DSH_LOG` takes filters
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = "Diagnostics")]
     pub verbose: u8,

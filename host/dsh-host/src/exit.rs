@@ -106,6 +106,18 @@ impl Stop {
         self
     }
 
+    /// Several stops as one, each with what to try, in order; the first decides the code.
+    pub fn together(stops: impl IntoIterator<Item = Stop>) -> Option<Stop> {
+        let mut stops = stops.into_iter();
+        let mut all = stops.next()?;
+        for next in stops {
+            let hint = all.hint.take().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+            all.message = format!("{}{hint}\nerror: {}", all.message, next.message);
+            all.hint = next.hint;
+        }
+        Some(all)
+    }
+
     /// A file or folder that the system refused.
     pub fn io(path: &std::path::Path, error: &std::io::Error) -> Self {
         Self::usage(format!("`{}`: {}", path.display(), lower(&error.to_string())))

@@ -63,8 +63,11 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, Refusal> {
     Ok(inspection)
 }
 
-/// The part of an inspection that costs nothing: section headers and names, no function bodies.
-pub(crate) fn outline(bytes: &[u8]) -> Result<Inspection, Refusal> {
+/// The part of an inspection that costs next to nothing: section headers, names and the hash, no types and no function bodies.
+///
+/// # Errors
+/// What can be told from that.
+pub fn outline(bytes: &[u8]) -> Result<Inspection, Refusal> {
     classify(bytes)?;
     if bytes.len() > MAX_COMPONENT_BYTES {
         return Err(Refusal::TooLarge { bytes: bytes.len() });
@@ -91,7 +94,7 @@ pub(crate) fn outline(bytes: &[u8]) -> Result<Inspection, Refusal> {
         imports: found.imports,
         ceiling: found.ceiling.transpose()?,
         size: bytes.len(),
-        sha256: hex(&Sha256::digest(bytes)),
+        sha256: sha256(bytes),
     })
 }
 
@@ -241,6 +244,12 @@ pub(crate) fn check_shapes(bytes: &[u8], inspection: &Inspection) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// The SHA-256 of a file's bytes, in lower-case hex: what `plugin inspect` and the lock file show.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
 }
 
 /// Lower-case hex.

@@ -2,29 +2,35 @@
 
 use std::path::PathBuf;
 
-use dsh_seam::Seam;
+use dsh_wasm::{Grants, LoadError};
 
 use super::{print_json, print_line};
+use crate::args::Options;
 use crate::config::{self, trust};
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
-use crate::{diagnostics, resolve};
+use crate::resolve::{self, PluginPlan};
+use crate::{compose, diagnostics, lock};
 
-/// Validates a file as far as it can be without running anything: keys, names, grants, models, and the plugins' components.
-pub fn check(named: Option<&PathBuf>, environment: &Environment) -> Result<Code, Stop> {
-    let loaded = config::read_any(named, environment)?;
-    let plan = resolve::configuration(&loaded, environment)?;
+/// Validates a file as far as it can be without running anything: keys, names, grants, models, the plugins' components, and the lock.
+pub fn check(options: Options, environment: &Environment) -> Result<Code, Stop> {
+    let loaded = config::read_any(options.config.as_ref(), environment)?;
+    let plan = resolve::configuration(&options, &loaded, environment)?;
+    let mut stops = Vec::new();
+    let mut files = Vec::new();
     for plugin in &plan.plugins {
-        let what = format!("plugin `{}` (`{}`)", plugin.name, plugin.path.display());
-        let bytes = std::fs::read(&plugin.path).map_err(|error| Stop::io(&plugin.path, &error))?;
-        let inspection = dsh_wasm::inspect(&bytes)
-            .map_err(|refusal| Stop::usage(format!("{what}: {refusal}")).hint(refusal.hint()))?;
-        let missing = plugin.seams.iter().flatten().find(|seam| !inspection.seams.contains(seam));
-        if let Some(seam) = missing {
-            let exports = inspection.seams.iter().map(|seam: &Seam| format!("`{seam}`")).collect::<Vec<_>>().join(", ");
-            return Err(Stop::usage(format!("{what}: `seams` names `{seam}`, which it does not export"))
-                .hint(format!("it exports {exports}")));
+        match compose::component(plugin) {
+            Ok(bytes) => {
+                stops.extend(does_not_fit(plugin, &bytes));
+                files.push((plugin, bytes));
+            }
+            Err(stop) => stops.push(stop),
         }
+    }
+    let pairs: Vec<_> = files.iter().map(|(plugin, bytes)| (*plugin, bytes.as_slice())).collect();
+    stops.extend(lock::check(&plan.lock, &pairs).err());
+    if let Some(stop) = Stop::together(stops) {
+        return Err(stop);
     }
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     print_line(&format!(
@@ -42,10 +48,19 @@ pub fn check(named: Option<&PathBuf>, environment: &Environment) -> Result<Code,
     Ok(Code::Success)
 }
 
+/// Why a plugin would not load as it is configured, as far as its bytes tell.
+fn does_not_fit(plugin: &PluginPlan, bytes: &[u8]) -> Option<Stop> {
+    let authority = dsh_wasm::inspect(bytes).map_err(LoadError::from).and_then(|inspection| {
+        inspection.authority(Grants::new(plugin.grants.iter().cloned()), plugin.seams.as_deref())
+    });
+    let what = format!("plugin `{}` (`{}`)", plugin.name, plugin.path.display());
+    authority.err().map(|error| compose::refused(&what, &error))
+}
+
 /// Trusts a file and its plugins as they are now.
 pub fn trust(named: Option<&PathBuf>, environment: &Environment) -> Result<Code, Stop> {
     let loaded = config::read_any(named, environment)?;
-    resolve::configuration(&loaded, environment)?;
+    resolve::configuration(&Options::default(), &loaded, environment)?;
     let plugins = trust::trust(&loaded, environment)?;
     print_line(&format!("trusted: {}", loaded.path.display()))?;
     for plugin in plugins {

@@ -2,6 +2,7 @@
 
 mod config;
 mod doctor;
+mod lock;
 mod plugin;
 mod replay;
 mod session;
@@ -9,7 +10,7 @@ mod tool;
 
 use std::io::Write as _;
 
-use crate::args::{self, Command, ConfigCommand, PluginCommand, SessionCommand, ToolCommand};
+use crate::args::{self, Command, ConfigCommand, Options, PluginCommand, SessionCommand, ToolCommand};
 use crate::diagnostics::Loudness;
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
@@ -17,7 +18,8 @@ use crate::exit::{Code, Stop};
 /// How much a command says on standard error.
 pub fn loudness(command: &Command) -> Loudness {
     match command {
-        Command::Tool(ToolCommand::List { options } | ToolCommand::Call { options, .. }) => {
+        Command::Tool(ToolCommand::List { options } | ToolCommand::Call { options, .. })
+        | Command::Plugin(PluginCommand::Lock { options }) => {
             Loudness { verbose: options.verbose, quiet: options.quiet }
         }
         _ => Loudness::default(),
@@ -43,7 +45,10 @@ pub async fn run(command: Command, environment: &Environment) -> Result<Code, St
         Command::Session(SessionCommand::Requests { id, place, which }) => {
             session::requests(&id, &place, &which, environment).await
         }
-        Command::Config(ConfigCommand::Check { file, config }) => config::check(file.or(config).as_ref(), environment),
+        Command::Plugin(PluginCommand::Lock { options }) => lock::write(&options, environment),
+        Command::Config(ConfigCommand::Check { file, config, locked, lock_file }) => {
+            config::check(Options { config: file.or(config), locked, lock_file, ..Options::default() }, environment)
+        }
         Command::Config(ConfigCommand::Trust { file, config }) => config::trust(file.or(config).as_ref(), environment),
         Command::Config(ConfigCommand::Schema) => config::schema(),
         Command::Doctor { config } => doctor::run(config.as_deref(), environment),
@@ -86,7 +91,7 @@ fn print_json(value: &impl serde::Serialize) -> Result<(), Stop> {
 }
 
 /// Rows as columns of equal width, two blanks apart.
-fn columns(rows: &[Vec<String>]) -> String {
+pub fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)

@@ -33,7 +33,7 @@ struct Shown<'a> {
 /// Says whether a file can be a plugin of this host, in the words that a load would use.
 pub fn check(file: &str, environment: &Environment) -> Result<Code, Stop> {
     let path = sources::locate(file, &environment.working_directory, environment)?;
-    let bytes = std::fs::read(&path).map_err(|error| Stop::io(&path, &error))?;
+    let bytes = sources::read(&path).map_err(|unread| unread.stop(&format!("`{file}`"), &path))?;
     let inspection = dsh_wasm::inspect(&bytes)
         .map_err(|refusal| Stop::usage(format!("`{file}`: {refusal}")).hint(refusal.hint()))?;
     let hooks: Vec<&str> = inspection.seams.iter().map(|seam| seam.as_str()).collect();
@@ -47,8 +47,8 @@ pub async fn inspect(file: &str, shape: Shape, environment: &Environment) -> Res
     // A file may have any name; what counts here is what is in it.
     let name = sources::name_of(file)
         .unwrap_or_else(|_| PluginName::new("plugin").expect("invariant: `plugin` is a valid name"));
-    let bytes = std::fs::read(&path).map_err(|error| Stop::io(&path, &error))?;
-    let described = compose::engine(None, environment)?.describe(bytes, name.clone()).await;
+    let bytes = sources::read(&path).map_err(|unread| unread.stop(&format!("`{file}`"), &path))?;
+    let described = compose::engine(None, environment, None)?.describe(bytes, name.clone()).await;
     let description = described.map_err(|error| compose::refused(&format!("`{file}`"), &error))?;
     if shape == Shape::Json {
         let Inspection { seams, exports, imports, capabilities, ceiling, size, sha256 } = &description.inspection;

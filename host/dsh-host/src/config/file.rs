@@ -65,6 +65,10 @@ pub struct ConfigFile {
     pub record: Option<PathBuf>,
     /// Write every model request, one JSON object a line.
     pub log_requests: Option<PathBuf>,
+    /// Write what each call of a plugin cost and came to, one JSON object a line.
+    pub receipts: Option<PathBuf>,
+    /// Write a timeline of the run with every call of a plugin, in Chrome's trace event format.
+    pub trace_plugins: Option<PathBuf>,
     /// Without the plugins that the host adds by itself.
     pub no_default_plugins: Option<bool>,
     /// Run nothing that the lock file does not have.

@@ -1,8 +1,13 @@
 //! Where a plugin's component is: a path, or the name of a plugin that is shipped beside the executable.
 
+use std::fs::{FileType, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use dsh_seam::PluginName;
+use dsh_wasm::{MAX_COMPONENT_BYTES, Refusal};
+use rustix::fs::OFlags;
 
 use crate::env::Environment;
 use crate::exit::Stop;
@@ -46,6 +51,64 @@ pub fn locate(reference: &str, base: &Path, environment: &Environment) -> Result
         Stop::usage(format!("there is no shipped plugin `{reference}`"))
             .hint(format!("{hint} (a path has a `/` or ends in `.wasm`)"))
     })
+}
+
+/// Why a file's bytes are not there.
+#[derive(Debug)]
+pub enum Unread {
+    /// The system refused.
+    Io(io::Error),
+    /// It is no file, or larger than may be.
+    Refused(Refusal),
+}
+
+impl Unread {
+    /// As a stop: `what` is how a message calls the file, `path` where it is.
+    pub fn stop(&self, what: &str, path: &Path) -> Stop {
+        match self {
+            Self::Io(error) => Stop::io(path, error),
+            Self::Refused(refusal) => Stop::usage(format!("{what}: {refusal}")).hint(refusal.hint()),
+        }
+    }
+}
+
+/// Reads a component.
+pub fn read(path: &Path) -> Result<Vec<u8>, Unread> {
+    read_at_most(path, MAX_COMPONENT_BYTES)
+}
+
+/// Reads a file that may be anything: a pipe is not waited for, and no more than `most` bytes are taken.
+pub fn read_at_most(path: &Path, most: usize) -> Result<Vec<u8>, Unread> {
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("invariant: a flag of `open` is an `int`");
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(Unread::Io)?;
+    let metadata = file.metadata().map_err(Unread::Io)?;
+    if let Some(what) = no_file(metadata.file_type()) {
+        return Err(Unread::Refused(Refusal::NotAFile { what }));
+    }
+    let too_large = |bytes: usize| Err(Unread::Refused(Refusal::TooLarge { bytes }));
+    let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    if length > most {
+        return too_large(length);
+    }
+    let mut bytes = Vec::with_capacity(length);
+    // It may grow while it is read.
+    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(Unread::Io)?;
+    if bytes.len() > most { too_large(bytes.len()) } else { Ok(bytes) }
+}
+
+/// What something is when it is no file.
+fn no_file(kind: FileType) -> Option<&'static str> {
+    if kind.is_file() {
+        None
+    } else if kind.is_dir() {
+        Some("a folder")
+    } else if kind.is_fifo() {
+        Some("a pipe")
+    } else if kind.is_socket() {
+        Some("a socket")
+    } else {
+        Some("a device")
+    }
 }
 
 /// A file that is not there may be meant as the shipped plugin of that name.

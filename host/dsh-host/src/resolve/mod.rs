@@ -65,6 +65,12 @@ pub struct Plan {
     pub record: Option<PathBuf>,
     /// Where every model request goes.
     pub log_requests: Option<PathBuf>,
+    /// Where the receipts of plugin calls go.
+    pub receipts: Option<PathBuf>,
+    /// Where the timeline of plugin calls goes.
+    pub trace_plugins: Option<PathBuf>,
+    /// Whether totals by plugin are said at the end.
+    pub totals: bool,
     /// Lines for standard error.
     pub notices: Vec<String>,
 }
@@ -285,6 +291,9 @@ fn assemble(
         watch: conversation.watch || scope.key(|file| file.watch).unwrap_or(false),
         record: scope.path(options.record.as_ref(), |config| config.file.record.as_ref()),
         log_requests: scope.path(options.log_requests.as_ref(), |config| config.file.log_requests.as_ref()),
+        receipts: scope.path(options.receipts.as_ref(), |config| config.file.receipts.as_ref()),
+        trace_plugins: scope.path(options.trace_plugins.as_ref(), |config| config.file.trace_plugins.as_ref()),
+        totals: options.verbose > 0,
         notices,
     })
 }
