@@ -4,7 +4,7 @@
 //! dropped at the end of the turn. Observer and flush share one instance of their own until the session is detached. No lock is held while
 //! a guest runs.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use crate::handles::{ExecuteNext, LlmRequest, RequestErrorNext, RequestNext, Ste
 use crate::imports::passed_on;
 use crate::instance::{Armed, Instance, Mold, Returned, Terms};
 use crate::lists::Lists;
-use crate::receipt::{self, About};
 use crate::observing::Observing;
+use crate::receipt::{self, About};
 use crate::store::Call;
 use crate::words::{
     Attached, Decision, Execution, Guard, Lifecycle, Listener, Message, Next, Outcome, PluginContext, PluginError,
@@ -42,22 +42,42 @@ pub(crate) struct Attachment {
     pub(crate) context: Arc<dyn PluginContext>,
     tools: Arc<[ToolDefinition]>,
     pub(crate) kinds: Arc<[String]>,
-    #[expect(clippy::vec_box, reason = "an instance goes into every call by value, and a pointer is cheaper to move")]
-    idle: Mutex<Vec<Box<Instance>>>,
-    /// Calls under way.
-    leased: AtomicUsize,
-    /// Counts turns; an instance of an earlier one is not put back.
-    turn: AtomicU64,
+    leases: Mutex<Leases>,
     pub(crate) observing: Mutex<Observing>,
 }
 
+/// The instances that wait for a call of this turn, and how many are out.
+#[derive(Default)]
+struct Leases {
+    #[expect(clippy::vec_box, reason = "an instance goes into every call by value, and a pointer is cheaper to move")]
+    idle: Vec<Box<Instance>>,
+    out: u32,
+    /// Counts turns; an instance of an earlier one is not put back.
+    turn: u64,
+}
+
 /// One of an attachment's leases; given back when it is dropped.
-struct Lease<'a>(&'a AtomicUsize);
+struct Lease<'a> {
+    leases: &'a Mutex<Leases>,
+    turn: u64,
+    /// The instance to put back.
+    instance: Option<Box<Instance>>,
+}
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        // One that is not put back is dropped after the lock.
+        let mut instance = self.instance.take();
+        let mut leases = locked(self.leases);
+        leases.out -= 1;
+        if self.turn == leases.turn {
+            leases.idle.extend(instance.take());
+        }
     }
+}
+
+fn locked(leases: &Mutex<Leases>) -> MutexGuard<'_, Leases> {
+    leases.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Attachment {
@@ -72,9 +92,7 @@ impl Attachment {
             context,
             tools,
             kinds,
-            idle: Mutex::default(),
-            leased: AtomicUsize::new(0),
-            turn: AtomicU64::new(0),
+            leases: Mutex::default(),
             observing: Mutex::default(),
         })
     }
@@ -100,16 +118,16 @@ impl Attachment {
         attached
     }
 
-    #[expect(clippy::vec_box, reason = "as above")]
-    fn idle(&self) -> MutexGuard<'_, Vec<Box<Instance>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lease(&self) -> Result<Lease<'_>, Fault> {
-        let before = self.leased.fetch_add(1, Ordering::Relaxed);
-        let lease = Lease(&self.leased);
+    /// A lease, and an idle instance if there is one and any will do.
+    fn lease(&self, any: bool) -> Result<(Lease<'_>, Option<Box<Instance>>), Fault> {
         let most = self.mold.core.limits.leases;
-        if before >= most as usize { Err(Fault::Limit(Bound::Leases(most).to_string())) } else { Ok(lease) }
+        let mut leases = locked(&self.leases);
+        if leases.out >= most {
+            return Err(Fault::Limit(Bound::Leases(most).to_string()));
+        }
+        leases.out += 1;
+        let waiting = if any { leases.idle.pop() } else { None };
+        Ok((Lease { leases: &self.leases, turn: leases.turn, instance: None }, waiting))
     }
 
     /// Calls the guest in an instance of this turn and reads its answer. Only an answer that can be read and is no failure commits the
@@ -125,13 +143,11 @@ impl Attachment {
         U: receipt::Answer,
         Fut: Future<Output = (Box<Instance>, wasmtime::Result<Answered<T>>)>,
     {
-        let _lease = self.lease()?;
-        let turn = self.turn.load(Ordering::Relaxed);
         // Under a narrowed profile an instance sees other files and variables, so it is made for the call.
         let profile =
             terms.call.tool.as_ref().map(|tool| tool.profile.clone()).filter(|profile| !profile.is_unrestricted());
         let narrowed = profile.is_some();
-        let waiting = if narrowed { None } else { self.idle().pop() };
+        let (mut lease, waiting) = self.lease(!narrowed)?;
         let armed = match waiting {
             Some(instance) => self.mold.arm(instance, terms),
             None => Box::pin(self.fresh(terms, profile)).await?,
@@ -150,8 +166,8 @@ impl Attachment {
             Err(failure) => Err(failure),
         };
         let (changes, depth) = self.changes(&mut instance, value.is_ok());
-        if reusable && !narrowed && turn == self.turn.load(Ordering::Relaxed) {
-            self.idle().push(instance);
+        if reusable && !narrowed {
+            lease.instance = Some(instance);
         }
         if !changes.is_empty()
             && let Err(fault) = Box::pin(self.commit(changes, depth)).await
@@ -530,8 +546,11 @@ impl Sections for Attachment {
 
 impl Lifecycle for Attachment {
     fn turn_ended(&self) {
-        self.turn.fetch_add(1, Ordering::Relaxed);
-        let idle = std::mem::take(&mut *self.idle());
+        let idle = {
+            let mut leases = locked(&self.leases);
+            leases.turn += 1;
+            std::mem::take(&mut leases.idle)
+        };
         drop(idle);
     }
 

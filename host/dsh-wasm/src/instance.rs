@@ -125,12 +125,10 @@ impl Mold {
     {
         let _running = self.engine.ticker.running();
         let Armed { instance, guarding, mut metered } = armed;
-        let output = instance.store.data().output.clone();
         let made = {
             let inner = pin!(body(instance));
             Guarded { inner, guarding, metered: &metered, slow: None }.await
         };
-        output.end_call();
         let (mut instance, result) = match made {
             Ok(made) => made,
             Err(stopped) => {
@@ -138,6 +136,7 @@ impl Mold {
                 return Err(stopped);
             }
         };
+        instance.store.data().output.end_call();
         if let Ok(value) = &result {
             instance.store.data_mut().takes(value);
         }

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -45,6 +46,8 @@ pub(crate) enum Stream {
 pub(crate) struct Output {
     plugin: PluginName,
     limits: Limits,
+    /// Whether the call under way, or the one before, has written anything: most never do, and then nothing is locked.
+    touched: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -72,7 +75,7 @@ enum Over {
 
 impl Output {
     pub(crate) fn new(plugin: PluginName, limits: &Limits) -> Arc<Self> {
-        Arc::new(Self { plugin, limits: *limits, state: Mutex::default() })
+        Arc::new(Self { plugin, limits: *limits, touched: AtomicBool::new(false), state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -81,6 +84,10 @@ impl Output {
 
     /// A call begins: its bounds are fresh and nothing of an earlier call is in its messages.
     pub(crate) fn begin_call(&self) {
+        if !self.touched.load(Ordering::Relaxed) {
+            return;
+        }
+        self.touched.store(false, Ordering::Relaxed);
         let mut state = self.state();
         state.last.clear();
         (state.lines, state.line_bytes, state.dropped, state.written) = (0, 0, 0, 0);
@@ -88,6 +95,9 @@ impl Output {
 
     /// A call is over: open lines are finished, and dropped ones are counted.
     pub(crate) fn end_call(&self) {
+        if !self.touched.load(Ordering::Relaxed) {
+            return;
+        }
         let mut state = self.state();
         for stream in [Stream::Stdout, Stream::Stderr] {
             let line = std::mem::take(&mut state.open[stream as usize]);
@@ -107,6 +117,7 @@ impl Output {
 
     /// One line of `dsh:plugin/runtime.log`.
     pub(crate) fn log(&self, level: LogLevel, message: &str) {
+        self.touched.store(true, Ordering::Relaxed);
         let mut state = self.state();
         if state.may_write(message.len(), &self.limits) {
             let message = clean(message.as_bytes());
@@ -123,6 +134,7 @@ impl Output {
 
     /// Bytes of a stream; false when the call has written more than it may.
     pub(crate) fn write(&self, stream: Stream, mut bytes: &[u8]) -> bool {
+        self.touched.store(true, Ordering::Relaxed);
         let mut state = self.state();
         state.written = state.written.saturating_add(bytes.len());
         if state.written > self.limits.output_bytes() {
@@ -191,22 +203,28 @@ fn extend(line: &mut Vec<u8>, bytes: &[u8]) {
     line.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
 
-/// Text that can stand in a terminal and in a log: control characters, with which a guest could move the cursor or forge a line, are
-/// shown as `\x1b`.
+/// Text that can stand in a terminal and in a log: control characters, with which a guest could move the cursor or forge a line, and
+/// those that turn the direction of a line are shown as `\u{1b}`.
 pub(crate) fn clean(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_LOG_LINE_BYTES)]);
     let text = text.trim_end_matches('\r');
-    if !text.chars().any(|c| c.is_control() && c != '\t') {
+    if !text.chars().any(|c| is_hidden(c) && c != '\t') {
         return text.to_owned();
     }
     text.chars().fold(String::with_capacity(text.len() + 16), |mut out, c| {
         match c {
             '\t' => out.push(c),
-            c if c.is_control() => out.extend(c.escape_default()),
+            c if is_hidden(c) => out.extend(c.escape_default()),
             c => out.push(c),
         }
         out
     })
+}
+
+/// Whether a character acts on a line instead of standing in it: control characters, line separators, and what turns its direction.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The WASI side of one stream.
@@ -329,6 +347,7 @@ mod tests {
         assert_eq!(output.last_lines()[0].len(), MAX_LOG_LINE_BYTES);
         assert_eq!(clean(b"\x1b[2Jgone\rforged\tok\r"), "\\u{1b}[2Jgone\\rforged\tok");
         assert_eq!(clean("zwölf".as_bytes()), "zwölf");
+        assert_eq!(clean("a\u{202e}b\u{2028}".as_bytes()), "a\\u{202e}b\\u{2028}");
     }
 
     #[test]

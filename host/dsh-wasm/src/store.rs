@@ -129,8 +129,9 @@ fn function_of(seam: Seam) -> &'static str {
 }
 
 impl Drop for GuestState {
-    /// An instance that is dropped in the middle of a call leaves what it cost.
+    /// An instance that is dropped in the middle of a call leaves its open lines and what it cost.
     fn drop(&mut self) {
+        self.output.end_call();
         if let Some(tally) = &self.call.tally {
             tally.note(self);
         }

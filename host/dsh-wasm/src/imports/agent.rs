@@ -168,8 +168,7 @@ impl agent_types::HostRequestNext for GuestState {
     async fn run(&mut self, handle: Resource<RequestNext>) -> Answer<()> {
         self.enter()?;
         let RequestNext(next, draft) = self.handles.get(&handle)?;
-        let (next, draft) = (next.clone(), draft.clone());
-        let outcome = Self::waiting(&self.clock, Wait::Excluded, next.run(draft)).await;
+        let outcome = Self::waiting(&self.clock, Wait::Excluded, next.run(draft.clone())).await;
         Ok(outcome.map_err(|error| told(&error)))
     }
 
@@ -182,7 +181,7 @@ impl agent_types::HostRequestNext for GuestState {
 impl agent_types::HostRequestErrorNext for GuestState {
     async fn run(&mut self, handle: Resource<RequestErrorNext>) -> Answer<agent_types::Recovery> {
         self.enter()?;
-        let next = self.handles.get(&handle)?.0.clone();
+        let next = &self.handles.get(&handle)?.0;
         let outcome = Self::waiting(&self.clock, Wait::Excluded, next.run(())).await;
         Ok(outcome.map(convert::recovery).map_err(|error| told(&error)))
     }
@@ -216,7 +215,6 @@ impl agent_types::HostStepResultNext for GuestState {
         self.takes(&message);
         self.check_lists(&message)?;
         let StepResultNext(next, given) = self.handles.get(&handle)?;
-        let next = next.clone();
         let message = match passed_on("message", message, given) {
             Ok(message) => message,
             Err(ill) => return Ok(Err(convert::invalid(&ill))),
@@ -244,7 +242,7 @@ impl agent_types::HostTurnContinuationNext for GuestState {
     ) -> Answer<agent_types::Decision> {
         self.enter()?;
         self.takes(&proposal);
-        let next = self.handles.get(&handle)?.0.clone();
+        let next = &self.handles.get(&handle)?.0;
         let outcome = Self::waiting(&self.clock, Wait::Excluded, next.run(convert::decision_in(proposal))).await;
         let answer = outcome.map(|decision| convert::decision(&decision)).map_err(|error| told(&error));
         Ok(self.gives(answer))

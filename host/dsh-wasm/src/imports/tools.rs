@@ -57,10 +57,9 @@ impl tool_types::HostExecuteNext for GuestState {
             Err(ill) => return Ok(Err(convert::invalid(&ill))),
         };
         let behind = self.handles.get(&handle)?;
-        let next = behind.next.clone();
         let execution =
             Execution { call, profile: behind.profile.clone(), changed_by: behind.given.changed_by.clone() };
-        match Self::waiting(&self.clock, Wait::Excluded, next.run(execution)).await {
+        match Self::waiting(&self.clock, Wait::Excluded, behind.next.run(execution)).await {
             Ok(outcome) => Ok(Ok(self.handles.give(ToolOutcome(outcome))?)),
             Err(error) => Ok(Err(convert::failure(error.to_failure()))),
         }
