@@ -7,6 +7,7 @@ pub mod conversation;
 pub mod faults;
 pub mod harness;
 pub mod host;
+pub mod live;
 pub mod log;
 pub mod normal;
 pub mod parallel;

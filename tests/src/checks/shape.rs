@@ -119,6 +119,10 @@ impl Shape {
             "plugin/failed" => {
                 must(data["turn"] == 0 || data["turn"].as_u64() <= Some(self.last_turn), "a turn that has not begun")
             }
+            "plugin/reloaded" => {
+                must(self.turn.is_none(), "a turn is open")?;
+                must(data["turn"] == self.last_turn + 1, "it serves another turn than the next")
+            }
             "error" => {
                 self.at_turn(data)?;
                 must(self.step.is_none(), "the step is still open")?;

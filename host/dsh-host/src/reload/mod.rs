@@ -211,19 +211,22 @@ impl Watcher {
             dsh_services::tools::check_tools(versions.iter().map(|plugin| (plugin.name(), plugin.tools())))
         });
         let mut versions: Vec<Arc<dyn Plugin>> = Vec::new();
+        let mut told = Vec::new();
         for place in chosen {
             let Some(version) = self.plugins[place].taken() else { continue };
-            self.watch.end_line();
-            diagnostics::note(ready(&version, fresh.contains(&(place, true))));
+            told.push(ready(&version, fresh.contains(&(place, true))));
             versions.push(version);
         }
+        // Offered before it is said: whoever reads that a version takes over at the next turn may start one.
+        self.agents.exchange(&versions);
+        self.watch.end_line();
+        told.iter().for_each(diagnostics::note);
         for (place, failure) in left {
             if fresh.iter().any(|(fresh, _)| *fresh == place) {
                 self.watch.end_line();
                 diagnostics::complain(self.plugins[place].complaint(&Stop::usage(failure.message)));
             }
         }
-        self.agents.exchange(&versions);
     }
 }
 
