@@ -113,8 +113,7 @@ impl Handles {
     /// Hands a thing to the guest.
     pub(crate) fn give<T: Behind>(&mut self, thing: T) -> Result<Resource<T>, HandleError> {
         let too_many = HandleError::TooMany(self.most);
-        let number =
-            self.base.checked_add(u32::try_from(self.entries.len()).unwrap_or(u32::MAX)).ok_or(too_many)?;
+        let number = self.base.checked_add(u32::try_from(self.entries.len()).unwrap_or(u32::MAX)).ok_or(too_many)?;
         if self.held >= self.most {
             return Err(too_many);
         }

@@ -283,10 +283,13 @@ impl Limits {
 impl Limit {
     fn checked(&self, value: i64) -> Result<u32, LimitError> {
         let Self { key, least, most, why, .. } = *self;
-        u32::try_from(value)
-            .ok()
-            .filter(|value| (least..=most).contains(value))
-            .ok_or(LimitError::Range { key, value, least, most, why })
+        u32::try_from(value).ok().filter(|value| (least..=most).contains(value)).ok_or(LimitError::Range {
+            key,
+            value,
+            least,
+            most,
+            why,
+        })
     }
 }
 

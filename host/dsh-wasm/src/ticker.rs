@@ -1,8 +1,8 @@
 //! Moves the epoch of the engines, on an OS thread of its own: a guest that occupies the thread which owns tokio's timers would stop a
 //! ticker that is a task. While no guest call runs the thread is parked.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
 
 use wasmtime::EngineWeak;

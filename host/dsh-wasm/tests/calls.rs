@@ -117,66 +117,6 @@ async fn a_spinning_start_function_is_stopped() {
 }
 
 #[tokio::test]
-async fn memory_is_bounded_and_the_message_says_so() {
-    // 1,600 pages are 100 MiB.
-    let grow = "(if (i32.eq (memory.grow (i32.const 1600)) (i32.const -1)) (then unreachable)) (call $ok)";
-    let (kind, message) = failure(&request_listener("", grow), Limits::default()).await;
-    assert_eq!(
-        (kind, message.as_str()),
-        (FailureKind::Limit, "memory limit 64 MiB (`memory-mib`): it asked for 101 MiB")
-    );
-    let (attached, _) = attach(
-        &engine(),
-        &request_listener("", grow),
-        dsh_wasm::PluginSpec { limits: Limits { memory_mib: 128, ..Limits::default() }, ..spec("p") },
-    )
-    .await;
-    run_request(&[&attached], draft(1), nothing()).await.expect("a larger limit lets it");
-}
-
-#[tokio::test]
-async fn a_first_memory_over_the_limit_is_refused() {
-    let core = request_core("", DONE).replace("(memory (export \"memory\") 2)", "(memory (export \"memory\") 2000)");
-    let (kind, message) = failure(&component(REQUEST_WORLD, &core), Limits::default()).await;
-    assert_eq!(
-        (kind, message.as_str()),
-        (FailureKind::Limit, "memory limit 64 MiB (`memory-mib`): it asked for 125 MiB")
-    );
-}
-
-#[tokio::test]
-async fn tables_are_bounded() {
-    let extra = "(table $t 1 funcref)";
-    let grow =
-        "(if (i32.eq (table.grow $t (ref.null func) (i32.const 200000)) (i32.const -1)) (then unreachable)) (call $ok)";
-    let (kind, message) = failure(&request_listener(extra, grow), Limits::default()).await;
-    assert_eq!((kind, message.as_str()), (FailureKind::Limit, "table limit 100000 elements: it asked for 200001"));
-}
-
-#[tokio::test]
-async fn recursion_without_end_is_a_trap() {
-    let (kind, message) = failure(
-        &request_listener("(func $again (call $again) (call $again))", "(call $again) (call $ok)"),
-        Limits::default(),
-    )
-    .await;
-    assert_eq!((kind, message.as_str()), (FailureKind::Trap, "its call stack is exhausted (recursion without end?)"));
-}
-
-#[tokio::test]
-async fn host_calls_are_bounded() {
-    let (kind, message) = failure(
-        &request_listener("", "(loop (drop (call $count (local.get $request))) (br 0)) unreachable"),
-        Limits { cpu_ms: 60_000, ..Limits::default() },
-    )
-    .await;
-    assert_eq!(
-        (kind, message.as_str()),
-        (FailureKind::Limit, "it made more than 1000000 calls to the host in one call")
-    );
-}
-
-#[tokio::test]
 async fn a_handle_of_an_earlier_call_is_dead() {
     let engine = engine();
     let extra = "(global $kept (mut i32) (i32.const 0))";
@@ -186,17 +126,6 @@ async fn a_handle_of_an_earlier_call_is_dead() {
     let error = run_request(&[&attached], draft(1), nothing()).await.expect_err("it uses what it kept");
     let expect = "plugin `p` failed in `agent/request`: a handle of an earlier call was used: a handle is good until the call that got it returns";
     assert_eq!(error.to_string(), expect);
-}
-
-#[tokio::test]
-async fn what_a_guest_returns_is_bounded() {
-    // A failure whose message has 0x1800000 bytes (24 MiB), all of them its own memory.
-    let body = "(drop (memory.grow (i32.const 500))) (i32.store8 (i32.const 128) (i32.const 1)) (i32.store (i32.const 132) (i32.const 64)) (i32.store (i32.const 136) (i32.const 1)) (i32.store (i32.const 140) (i32.const 64)) (i32.store (i32.const 144) (i32.const 0x1800000)) (i32.const 128)";
-    let (kind, message) = failure(&request_listener("", body), Limits::default()).await;
-    assert_eq!(
-        (kind, message.as_str()),
-        (FailureKind::Limit, "it handed more data to the host than the limit `output-mib`")
-    );
 }
 
 #[tokio::test]

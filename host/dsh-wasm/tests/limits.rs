@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dsh_seam::tools::{Outcome, Profile, Progress, ToolCall, ToolContext};
-use dsh_seam::{FailureKind, PluginError, Seam};
 use dsh_seam::waterfall::RunError;
+use dsh_seam::{FailureKind, PluginError, Seam};
 use dsh_wasm::{Engine, Limits, LoadError, PluginSpec};
 use support::*;
 use tokio_util::sync::CancellationToken;
@@ -31,9 +31,15 @@ fn listener_with(world: &str, imports: &str, extra: &str, body: &str) -> Vec<u8>
 fn wasi() -> dsh_text_guests::Resolve {
     let mut resolve = dsh_text_guests::contract();
     for (name, text) in [
-        ("clocks", "package wasi:clocks@0.2.6; interface monotonic-clock { type instant = u64; now: func() -> instant; }"),
+        (
+            "clocks",
+            "package wasi:clocks@0.2.6; interface monotonic-clock { type instant = u64; now: func() -> instant; }",
+        ),
         ("io", "package wasi:io@0.2.6; interface streams { resource output-stream; }"),
-        ("cli", "package wasi:cli@0.2.6; interface stdout { use wasi:io/streams@0.2.6.{output-stream}; get-stdout: func() -> output-stream; }"),
+        (
+            "cli",
+            "package wasi:cli@0.2.6; interface stdout { use wasi:io/streams@0.2.6.{output-stream}; get-stdout: func() -> output-stream; }",
+        ),
     ] {
         resolve.push_str(format!("{name}.wit"), text).expect("WASI parses");
     }
@@ -81,10 +87,8 @@ impl Progress for Reports {
 async fn call_tool(engine: &Engine, guest: &[u8], limits: Limits) -> (Result<Outcome, PluginError>, u32) {
     let (attached, _) = attach(engine, guest, with(limits)).await;
     let reports = Arc::new(Reports(AtomicU32::new(0)));
-    let cx = ToolContext {
-        progress: reports.clone(),
-        ..tool_context(Profile::unrestricted(), &CancellationToken::new())
-    };
+    let cx =
+        ToolContext { progress: reports.clone(), ..tool_context(Profile::unrestricted(), &CancellationToken::new()) };
     let call = ToolCall { id: "1".into(), name: "t".into(), arguments: "{}".into(), opaque: None };
     let outcome = attached.provider.expect("it provides tools").call(&cx, call).await;
     (outcome, reports.0.load(Ordering::Relaxed))
@@ -100,7 +104,10 @@ async fn healthy(engine: &Engine) {
 async fn bites(guest: &[u8], low: Limits, message: &str, high: Limits) {
     let engine = engine();
     let error = request(&engine, guest, low).await.expect_err(message);
-    assert_eq!((error.kind, error.seam, without_waits(&error.message).as_str()), (FailureKind::Limit, Seam::Request, message));
+    assert_eq!(
+        (error.kind, error.seam, without_waits(&error.message).as_str()),
+        (FailureKind::Limit, Seam::Request, message)
+    );
     healthy(&engine).await;
     request(&engine, guest, high).await.unwrap_or_else(|error| panic!("with a higher limit: {error}"));
 }
@@ -118,7 +125,13 @@ async fn memory_mib() {
     // 100 pages are 6.25 MiB, and two are there.
     let grow = format!("(if (i32.eq (memory.grow (i32.const 100)) (i32.const -1)) (then unreachable)) {DONE}");
     let message = "memory limit 6 MiB (`memory-mib`): it asked for 7 MiB";
-    bites(&request_listener("", &grow), Limits { memory_mib: 6, ..usual() }, message, Limits { memory_mib: 7, ..usual() }).await;
+    bites(
+        &request_listener("", &grow),
+        Limits { memory_mib: 6, ..usual() },
+        message,
+        Limits { memory_mib: 7, ..usual() },
+    )
+    .await;
     // All memories of the instance together, and those that it begins with.
     let second = request_listener("(memory $second 100)", DONE);
     bites(&second, Limits { memory_mib: 6, ..usual() }, message, Limits { memory_mib: 7, ..usual() }).await;
@@ -139,7 +152,13 @@ async fn table_elements() {
     );
     // The two tables have 1,000 elements, and the table that wit-component makes for imports has some.
     let message = "table limit 1000 elements (`table-elements`): it asked for 1001";
-    bites(&request_listener(extra, &grow), Limits { table_elements: 1_000, ..usual() }, message, Limits { table_elements: 1_001, ..usual() }).await;
+    bites(
+        &request_listener(extra, &grow),
+        Limits { table_elements: 1_000, ..usual() },
+        message,
+        Limits { table_elements: 1_001, ..usual() },
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -154,7 +173,8 @@ async fn tables() {
 async fn instances() {
     // Its own module, and two that wit-component makes for imports.
     let message = "it is made of more core instances than the limit `instances` of 2";
-    bites(&request_listener("", DONE), Limits { instances: 2, ..usual() }, message, Limits { instances: 3, ..usual() }).await;
+    bites(&request_listener("", DONE), Limits { instances: 2, ..usual() }, message, Limits { instances: 3, ..usual() })
+        .await;
 }
 
 #[tokio::test]
@@ -189,13 +209,25 @@ const COMPUTE: &str = "(local $n i32) (local.set $n (i32.const 200000000)) (loop
 #[tokio::test]
 async fn cpu_ms() {
     let message = "it computed for longer than the limit `cpu-ms` of 5 ms";
-    bites(&request_listener("", &format!("{COMPUTE} {DONE}")), Limits { cpu_ms: 5, ..usual() }, message, Limits { cpu_ms: 60_000, wall_ms: 600_000, ..usual() }).await;
+    bites(
+        &request_listener("", &format!("{COMPUTE} {DONE}")),
+        Limits { cpu_ms: 5, ..usual() },
+        message,
+        Limits { cpu_ms: 60_000, wall_ms: 600_000, ..usual() },
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn wall_ms() {
     let message = "it took longer than the limit `wall-ms` of 5 ms (… waiting for the host)";
-    bites(&request_listener("", &format!("{COMPUTE} {DONE}")), Limits { cpu_ms: 60_000, wall_ms: 5, ..usual() }, message, Limits { cpu_ms: 60_000, wall_ms: 600_000, ..usual() }).await;
+    bites(
+        &request_listener("", &format!("{COMPUTE} {DONE}")),
+        Limits { cpu_ms: 60_000, wall_ms: 5, ..usual() },
+        message,
+        Limits { cpu_ms: 60_000, wall_ms: 600_000, ..usual() },
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -204,13 +236,22 @@ async fn tool_cpu_ms_and_tool_wall_ms() {
     let guest = tool("", "", &format!("{COMPUTE} (call $ok)"));
     // What holds for other calls does not hold here.
     let others = Limits { cpu_ms: 5, wall_ms: 5, tool_cpu_ms: 60_000, tool_wall_ms: 600_000, ..usual() };
-    assert_eq!(call_tool(&engine, &guest, others).await.0, Ok(Outcome { content: vec![], is_error: false, code: None, plugin: None }));
+    assert_eq!(
+        call_tool(&engine, &guest, others).await.0,
+        Ok(Outcome { content: vec![], is_error: false, code: None, plugin: None })
+    );
     for (limits, expect) in [
         (Limits { tool_cpu_ms: 5, ..usual() }, "it computed for longer than the limit `tool-cpu-ms` of 5 ms"),
-        (Limits { tool_wall_ms: 5, ..usual() }, "it took longer than the limit `tool-wall-ms` of 5 ms (… waiting for the host)"),
+        (
+            Limits { tool_wall_ms: 5, ..usual() },
+            "it took longer than the limit `tool-wall-ms` of 5 ms (… waiting for the host)",
+        ),
     ] {
         let error = call_tool(&engine, &guest, limits).await.0.expect_err(expect);
-        assert_eq!((error.kind, error.seam, without_waits(&error.message).as_str()), (FailureKind::Limit, Seam::Provider, expect));
+        assert_eq!(
+            (error.kind, error.seam, without_waits(&error.message).as_str()),
+            (FailureKind::Limit, Seam::Provider, expect)
+        );
     }
     healthy(&engine).await;
 }
@@ -246,7 +287,9 @@ async fn list_items() {
     // Messages without content, each twelve bytes of zeros.
     let guest = |items: u32| {
         let pages = items * 12 / 65_536 + 1;
-        let body = format!("(drop (memory.grow (i32.const {pages}))) (call $splice (local.get $request) (i32.const 0) (i32.const 0) (i32.const 131072) (i32.const {items}) (i32.const 256)) {DONE}");
+        let body = format!(
+            "(drop (memory.grow (i32.const {pages}))) (call $splice (local.get $request) (i32.const 0) (i32.const 0) (i32.const 131072) (i32.const {items}) (i32.const 256)) {DONE}"
+        );
         listener_with("", SPLICE, "", &body)
     };
     let message = "it handed over a list of 11 items, more than the limit `list-items` of 10";
@@ -261,7 +304,11 @@ async fn list_items() {
 
 #[tokio::test]
 async fn host_calls() {
-    let calls = |count: u32| format!("(local $n i32) (local.set $n (i32.const {count})) (loop $again (drop (call $count (local.get $request))) (local.set $n (i32.sub (local.get $n) (i32.const 1))) (br_if $again (local.get $n)))");
+    let calls = |count: u32| {
+        format!(
+            "(local $n i32) (local.set $n (i32.const {count})) (loop $again (drop (call $count (local.get $request))) (local.set $n (i32.sub (local.get $n) (i32.const 1))) (br_if $again (local.get $n)))"
+        )
+    };
     // A listener's two handles are dropped without a call being counted.
     let message = "it made more calls to the host than the limit `host-calls` of 10";
     let guest = request_listener("", &format!("{} {DONE}", calls(11)));
@@ -272,13 +319,17 @@ async fn host_calls() {
 async fn host_calls_of_wasi_count_too() {
     let world = "import wasi:clocks/monotonic-clock@0.2.6;";
     let imports = r#"(import "wasi:clocks/monotonic-clock@0.2.6" "now" (func $now (result i64)))"#;
-    let body = format!("(local $n i32) (local.set $n (i32.const 11)) (loop $again (drop (call $now)) (local.set $n (i32.sub (local.get $n) (i32.const 1))) (br_if $again (local.get $n))) {DONE}");
+    let body = format!(
+        "(local $n i32) (local.set $n (i32.const 11)) (loop $again (drop (call $now)) (local.set $n (i32.sub (local.get $n) (i32.const 1))) (br_if $again (local.get $n))) {DONE}"
+    );
     let message = "it made more calls to the host than the limit `host-calls` of 10";
     let guest = listener_with(world, imports, "", &body);
     bites(&guest, Limits { host_calls: 10, ..usual() }, message, Limits { host_calls: 11, ..usual() }).await;
     // One that never returns is found when the epoch moves.
     let endless = listener_with(world, imports, "", "(loop $again (drop (call $now)) (br $again)) unreachable");
-    let error = request(&engine(), &endless, Limits { host_calls: 10, cpu_ms: 60_000, wall_ms: 600_000, ..usual() }).await.expect_err("it loops");
+    let error = request(&engine(), &endless, Limits { host_calls: 10, cpu_ms: 60_000, wall_ms: 600_000, ..usual() })
+        .await
+        .expect_err("it loops");
     assert_eq!((error.kind, error.message.as_str()), (FailureKind::Limit, message));
 }
 
@@ -305,9 +356,17 @@ async fn handles() {
 async fn handles_of_wasi() {
     let world = "import wasi:cli/stdout@0.2.6;";
     let imports = r#"(import "wasi:cli/stdout@0.2.6" "get-stdout" (func $stdout (result i32)))"#;
-    let body = format!("(local $n i32) (local.set $n (i32.const 10)) (loop $again (drop (call $stdout)) (local.set $n (i32.sub (local.get $n) (i32.const 1))) (br_if $again (local.get $n))) {DONE}");
+    let body = format!(
+        "(local $n i32) (local.set $n (i32.const 10)) (loop $again (drop (call $stdout)) (local.set $n (i32.sub (local.get $n) (i32.const 1))) (br_if $again (local.get $n))) {DONE}"
+    );
     let message = "it holds more handles than the limit `handles` of 9";
-    bites(&listener_with(world, imports, "", &body), Limits { handles: 9, ..usual() }, message, Limits { handles: 10, ..usual() }).await;
+    bites(
+        &listener_with(world, imports, "", &body),
+        Limits { handles: 9, ..usual() },
+        message,
+        Limits { handles: 10, ..usual() },
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -350,13 +409,16 @@ async fn state_mib() {
         (call $set (i32.const 64) (i32.const 1) (i32.const 65536) (i32.const 600000) (i32.const 128))
         (call $set (i32.const 65) (i32.const 1) (i32.const 65536) (i32.const 600000) (i32.const 128))
         (i32.const 128)"#;
-    let guest = listener_with("import dsh:plugin/state@0.1.0;", imports, "", body)
-        ;
+    let guest = listener_with("import dsh:plugin/state@0.1.0;", imports, "", body);
     let engine = engine();
     let error = request(&engine, &guest, Limits { state_mib: 1, ..usual() }).await.expect_err("it answers the failure");
     assert_eq!(
         (error.kind, error.message.as_str(), error.code.as_deref()),
-        (FailureKind::Error, "with `d` the plugin's state would pass its limit of 1 MiB (`state-mib`) (`limit`)", Some("limit"))
+        (
+            FailureKind::Error,
+            "with `d` the plugin's state would pass its limit of 1 MiB (`state-mib`) (`limit`)",
+            Some("limit")
+        )
     );
     healthy(&engine).await;
     request(&engine, &guest, Limits { state_mib: 2, ..usual() }).await.expect("a higher limit");

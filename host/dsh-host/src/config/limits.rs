@@ -105,7 +105,10 @@ mod tests {
     fn the_schema_has_every_limit_with_its_range() {
         let schema = serde_json::Value::from(schemars::schema_for!(LimitsEntry));
         let memory = &schema["properties"]["memory-mib"];
-        assert_eq!((&memory["minimum"], &memory["maximum"], &memory["default"]), (&1.into(), &4_096.into(), &64.into()));
+        assert_eq!(
+            (&memory["minimum"], &memory["maximum"], &memory["default"]),
+            (&1.into(), &4_096.into(), &64.into())
+        );
         assert_eq!(schema["properties"].as_object().map(serde_json::Map::len), Some(Limits::ALL.len()));
     }
 }

@@ -87,10 +87,7 @@ mod tests {
             "--limit p=memory-mib=0",
             "`--limit p=memory-mib=0`: the limit `memory-mib` cannot be 0: it takes 1 to 4096\nhint: a guest has 32-bit addresses and cannot use more than 4 GiB",
         );
-        check(
-            "--limit p=memory=8",
-            "`--limit p=memory=8`: unknown limit `memory`\nhint: did you mean `memory-mib`?",
-        );
+        check("--limit p=memory=8", "`--limit p=memory=8`: unknown limit `memory`\nhint: did you mean `memory-mib`?");
         check("--limit p=tables", "`--limit p=tables`: it names no value\nhint: write `--limit NAME=KEY=VALUE`");
         check("--limit p=cpu-ms=1s", "`--limit p=cpu-ms=1s`: `1s` is no whole number");
         check("--limit p=cpu-ms=10 --limit p=cpu-ms=20", "`--limit p=cpu-ms=…` is given twice");
