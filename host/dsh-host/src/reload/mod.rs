@@ -169,7 +169,7 @@ impl Watcher {
         let plan = plugin.plan.clone();
         let read = spawn_blocking(move || {
             let stamp = Stamp::of(&plan.path);
-            let bytes = sources::read(&plan.path).map_err(|unread| unread.stop("it", &plan.path));
+            let bytes = sources::read(&plan.path).map_err(|unread| unread.stop("its file", &plan.path));
             Read { stamp, bytes }
         });
         let Ok(Read { stamp, bytes }) = read.await else {
