@@ -193,8 +193,8 @@ pub(crate) struct Sending {
     /// What all responses of the call have brought, and how much that may be.
     pub received: Arc<Received>,
     pub max_received: u64,
-    /// Held as long as the connection is there.
-    pub slot: OwnedSemaphorePermit,
+    /// The connections that the instance may have.
+    pub slots: Arc<Semaphore>,
 }
 
 impl Sending {
@@ -208,15 +208,13 @@ impl Sending {
         judge: impl AsyncFnOnce(Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Error>,
     ) -> Result<Answer, Error> {
         let times = Times::of(self.options);
-        let (stream, permit) = {
-            let connections = self.network.connections.clone();
-            let permit = timeout_at(times.connected_by, connections.acquire_owned());
-            let permit =
-                permit.await.map_err(|_| Error::ConnectionLimitReached)?.map_err(|_| Error::ConfigurationError)?;
+        let (stream, permits) = {
+            let own = free(&self.slots, times.connected_by).await?;
+            let permits = (own, free(&self.network.connections, times.connected_by).await?);
             let found = timeout_at(times.connected_by, self.network.addresses(&self.target));
             let found = found.await.map_err(|_| Error::DnsTimeout)??;
             let allowed = judge(found).await?;
-            (self.connect(&allowed, times.connected_by).await?, permit)
+            (self.connect(&allowed, times.connected_by).await?, permits)
         };
         let request = on_the_wire(request, &self.target)?;
         let (mut sender, connection) = http1::Builder::new()
@@ -240,13 +238,13 @@ impl Sending {
             }
         });
         let response = response.await.map_err(|_| Error::ConnectionReadTimeout)?.map_err(of_response)?;
-        let Self { received, max_received, slot, .. } = self;
+        let Self { received, max_received, .. } = self;
         let response = response.map(|incoming| {
             let (patience, timer) = (times.between_bytes, Box::pin(sleep(times.between_bytes)));
             Bounded { incoming, patience, timer, received, max_received }.boxed_unsync()
         });
         let io = async move {
-            let _held = (permit, slot);
+            let _held = permits;
             // What went wrong with the connection is told by the body.
             if !ended {
                 let _ = connection.await;
@@ -287,6 +285,12 @@ impl Sending {
             Err(_) => Err(Error::ConnectionTimeout),
         }
     }
+}
+
+/// Waits until a connection may be made. What is held is given back when the connection is gone.
+async fn free(connections: &Arc<Semaphore>, by: Instant) -> Result<OwnedSemaphorePermit, Error> {
+    let permit = timeout_at(by, connections.clone().acquire_owned()).await;
+    permit.map_err(|_| Error::ConnectionLimitReached)?.map_err(|_| Error::ConfigurationError)
 }
 
 /// A connection, with TLS or without.

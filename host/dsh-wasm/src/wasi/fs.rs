@@ -4,6 +4,10 @@
 //! operation, because read-only was broken there three times in one year, and because it knows more: of overlapping grants the longest
 //! prefix decides, and a tool runs under a profile that may take away parts of a granted directory. Each open descriptor carries the
 //! access that was decided when it was opened.
+//!
+//! Where access can change below a directory, a path is followed once (`place`), judged by where it really leads, and then used there
+//! without following any link again: what is swapped meanwhile leads to an error, not elsewhere. Opening is ours alone, because a pipe
+//! must not hold a thread for ever. Everything that asks the disk runs on threads that may wait.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,6 +27,8 @@ use crate::grants::{Grant, GrantPath};
 use crate::plugin::Core;
 use crate::store::GuestState;
 use crate::words::{Access, Profile};
+
+use super::place::{Found, Place, Wish, blocking, stays_within};
 
 /// A directory that was granted, opened through the workspace when the plugin was loaded.
 #[derive(Debug, Clone)]
@@ -53,7 +59,7 @@ fn real_path(dir: &Dir, path: &str) -> std::io::Result<String> {
     Ok(portable(&dir.canonicalize(path)?))
 }
 
-fn portable(path: &Path) -> String {
+pub(super) fn portable(path: &Path) -> String {
     let parts = path.components().filter_map(|part| match part {
         Component::Normal(part) => Some(part.to_string_lossy()),
         _ => None,
@@ -62,7 +68,7 @@ fn portable(path: &Path) -> String {
     if parts.is_empty() { ".".into() } else { parts.join("/") }
 }
 
-fn join(base: &str, path: &str) -> String {
+pub(super) fn join(base: &str, path: &str) -> String {
     match (base, path) {
         (base, ".") => base.to_owned(),
         (".", path) => path.to_owned(),
@@ -168,55 +174,49 @@ impl FsView<'_> {
         self.layer.open.get(&fd.rep()).cloned().ok_or_else(|| ErrorCode::BadDescriptor.into())
     }
 
-    /// Decides over `path` below an open directory. Returns where it really is and what may be done there.
-    fn decide(&mut self, fd: &Fd, path: &str, follow: bool, wanted: Access) -> FsResult<Opened> {
+    /// Decides over `path` below an open directory, and says where an operation on it is to be done.
+    async fn place(&mut self, fd: &Fd, path: String, follow: bool, wanted: Access) -> FsResult<Here> {
         let base = self.opened(fd)?;
         if !self.layer.mixed {
             if base.access < wanted {
                 return Err(self.refuse(&base.real, wanted));
             }
-            return Ok(base);
+            return Ok(Here { fd: Resource::new_borrow(fd.rep()), name: path, opened: base, temporary: false });
         }
-        let real = match self.resolve(fd, &base.real, path, follow) {
-            Ok(real) => real,
-            // What is not there can be created by nobody: let the system say so.
-            Err(error) => return Err(FsError::from(error)),
+        let (dir, real) = (self.dir(fd)?, base.real);
+        let found = blocking(move || Place::find(&dir, &real, &path, follow)).await?;
+        let access = match self.layer.access(&found.real) {
+            Some(access) if access >= wanted => access,
+            _ => return Err(self.refuse(&found.real, wanted)),
         };
-        match self.layer.access(&real) {
-            Some(access) if access >= wanted => Ok(Opened { real, access }),
-            _ => Err(self.refuse(&real, wanted)),
-        }
+        let (perms, mode) = permissions(access);
+        let parent = wasmtime_wasi::filesystem::Dir::new(found.parent, perms, mode, false);
+        let fd = self.inner.table.push(Descriptor::Dir(parent))?;
+        Ok(Here { fd, name: found.name, opened: Opened { real: found.real, access }, temporary: true })
     }
 
-    /// Where `path` leads, relative to the workspace and without links; its last part need not be there.
-    fn resolve(&self, fd: &Fd, base: &str, path: &str, follow: bool) -> std::io::Result<String> {
-        let Descriptor::Dir(dir) =
-            self.inner.table.get(fd).map_err(|_| std::io::Error::from(std::io::ErrorKind::NotFound))?
-        else {
-            return Err(std::io::ErrorKind::NotADirectory.into());
-        };
-        let dir = Dir::from_std_file(dir.dir.try_clone()?);
-        let trimmed = path.trim_end_matches('/');
-        let path = if trimmed.is_empty() { path } else { trimmed };
-        let is_link = dir.symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
-        if follow || !is_link {
-            match dir.canonicalize(path) {
-                Ok(real) => return Ok(join(base, &portable(&real))),
-                // A link to nothing would be created where it points to, which cannot be judged.
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound || is_link => return Err(error),
-                Err(_) => {}
-            }
+    /// The operation on `here` is done.
+    fn leave<R>(&mut self, here: Here, done: FsResult<R>) -> FsResult<R> {
+        if here.temporary {
+            self.inner.table.delete(here.fd)?;
         }
-        let path = Path::new(path);
-        let (Some(name), parent) = (path.file_name(), path.parent().filter(|parent| !parent.as_os_str().is_empty()))
-        else {
-            return Err(std::io::ErrorKind::PermissionDenied.into());
-        };
-        let parent = match parent {
-            Some(parent) => portable(&dir.canonicalize(parent)?),
-            None => ".".into(),
-        };
-        Ok(join(base, &join(&parent, &name.to_string_lossy())))
+        done
+    }
+
+    /// [`FsView::place`] for moving, removing and linking: the place may be written, and nothing below it may do less.
+    async fn place_to_move(&mut self, fd: &Fd, path: String) -> FsResult<Here> {
+        let here = self.place(fd, path, false, Access::Write).await?;
+        if self.layer.mixed && self.layer.less_below(&here.opened.real) {
+            return self.leave(here, Err(ErrorCode::NotPermitted.into()));
+        }
+        Ok(here)
+    }
+
+    fn dir(&self, fd: &Fd) -> FsResult<Arc<File>> {
+        match self.inner.table.get(fd)? {
+            Descriptor::Dir(dir) => Ok(dir.dir.clone()),
+            Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
+        }
     }
 
     /// Refuses, and remembers which grant would have allowed it if the grants are what is in the way.
@@ -226,7 +226,9 @@ impl FsView<'_> {
             && dir.access < wanted
         {
             let grant = Grant::FsWrite(dir.path.clone());
-            self.refusals.push(grant);
+            if !self.refusals.contains(&grant) {
+                self.refusals.push(grant);
+            }
         }
         if wanted == Access::Write { ErrorCode::NotPermitted.into() } else { ErrorCode::Access.into() }
     }
@@ -235,14 +237,31 @@ impl FsView<'_> {
         let opened = self.opened(fd)?;
         if opened.access == Access::Write { Ok(()) } else { Err(self.refuse(&opened.real, Access::Write)) }
     }
+}
 
-    /// Moving, removing and linking: the place may be written, and nothing below it may do less.
-    fn decide_move(&mut self, fd: &Fd, path: &str) -> FsResult<()> {
-        let decided = self.decide(fd, path, false, Access::Write)?;
-        if self.layer.mixed && self.layer.less_below(&decided.real) {
-            return Err(ErrorCode::NotPermitted.into());
-        }
-        Ok(())
+/// Where an operation is done: in a directory, under a name.
+struct Here {
+    fd: Fd,
+    name: String,
+    opened: Opened,
+    /// Whether `fd` is there for this operation only; then `name` is one name, and no link is to be followed any more.
+    temporary: bool,
+}
+
+impl Here {
+    fn dir(&self) -> Fd {
+        Resource::new_borrow(self.fd.rep())
+    }
+
+    fn flags(&self, wished: PathFlags) -> PathFlags {
+        if self.temporary { PathFlags::empty() } else { wished }
+    }
+}
+
+fn permissions(access: Access) -> (FsPerms, OpenMode) {
+    match access {
+        Access::Read => (FsPerms::ReadOnly, OpenMode::READ),
+        Access::Write => (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE),
     }
 }
 
@@ -250,10 +269,7 @@ impl preopens::Host for FsView<'_> {
     fn get_directories(&mut self) -> wasmtime::Result<Vec<(Fd, String)>> {
         let mut list = Vec::with_capacity(self.layer.dirs.len());
         for dir in &self.layer.dirs {
-            let (perms, mode) = match dir.access {
-                Access::Read => (FsPerms::ReadOnly, OpenMode::READ),
-                Access::Write => (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE),
-            };
+            let (perms, mode) = permissions(dir.access);
             let handle = wasmtime_wasi::filesystem::Dir::new(dir.dir.try_clone()?, perms, mode, false);
             let fd = self.inner.table.push(Descriptor::Dir(handle))?;
             // A profile that hides the directory itself may still show what is below it.
@@ -279,13 +295,6 @@ fn follows(flags: PathFlags) -> bool {
     flags.contains(PathFlags::SYMLINK_FOLLOW)
 }
 
-/// What opening with these flags needs.
-fn wanted(open: OpenFlags, flags: DescriptorFlags) -> Access {
-    let writes = open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE | OpenFlags::EXCLUSIVE)
-        || flags.contains(DescriptorFlags::WRITE);
-    if writes { Access::Write } else { Access::Read }
-}
-
 impl types::HostDescriptor for FsView<'_> {
     async fn open_at(
         &mut self,
@@ -293,15 +302,38 @@ impl types::HostDescriptor for FsView<'_> {
         path_flags: PathFlags,
         path: String,
         open: OpenFlags,
-        mut flags: DescriptorFlags,
+        flags: DescriptorFlags,
     ) -> FsResult<Fd> {
-        let base = Resource::new_borrow(fd.rep());
-        let decided = self.decide(&base, &path, follows(path_flags), wanted(open, flags))?;
-        if decided.access == Access::Read {
-            // Libraries ask for this on every directory; it is a wish, not a write.
-            flags &= !DescriptorFlags::MUTATE_DIRECTORY;
-        }
-        let opened = types::HostDescriptor::open_at(&mut self.inner, fd, path_flags, path, open, flags).await?;
+        let wish = Wish::new(open, flags)?;
+        let base = self.opened(&fd)?;
+        let dir = self.dir(&fd)?;
+        let follow = follows(path_flags);
+        let (decided, file) = if self.layer.mixed {
+            let real = base.real;
+            let found = blocking(move || Place::find(&dir, &real, &path, follow)).await?;
+            let access = match self.layer.access(&found.real) {
+                Some(access) if access >= wish.access() => access,
+                _ => return Err(self.refuse(&found.real, wish.access())),
+            };
+            let decided = Opened { real: found.real.clone(), access };
+            (decided, blocking(move || found.open(wish)).await?)
+        } else {
+            if base.access < wish.access() {
+                return Err(self.refuse(&base.real, wish.access()));
+            }
+            let file = blocking(move || Place::find(&dir, ".", &path, follow)?.open(wish)).await?;
+            (base, file)
+        };
+        let (perms, _) = permissions(decided.access);
+        let opened = match file {
+            Found::Dir(dir) => {
+                Descriptor::Dir(wasmtime_wasi::filesystem::Dir::new(dir, perms, wish.mode(), false))
+            }
+            Found::File(file) => {
+                Descriptor::File(wasmtime_wasi::filesystem::File::new(file, perms, wish.mode(), false))
+            }
+        };
+        let opened = self.inner.table.push(opened)?;
         self.layer.open.insert(opened.rep(), decided);
         Ok(opened)
     }
@@ -342,35 +374,59 @@ impl types::HostDescriptor for FsView<'_> {
     }
 
     async fn create_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
-        self.decide(&fd, &path, false, Access::Write)?;
-        types::HostDescriptor::create_directory_at(&mut self.inner, fd, path).await
+        let here = self.place(&fd, path, false, Access::Write).await?;
+        let done = types::HostDescriptor::create_directory_at(&mut self.inner, here.dir(), here.name.clone()).await;
+        self.leave(here, done)
     }
 
     async fn remove_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
-        self.decide_move(&fd, &path)?;
-        types::HostDescriptor::remove_directory_at(&mut self.inner, fd, path).await
+        let here = self.place_to_move(&fd, path).await?;
+        let done = types::HostDescriptor::remove_directory_at(&mut self.inner, here.dir(), here.name.clone()).await;
+        self.leave(here, done)
     }
 
     async fn unlink_file_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
-        self.decide_move(&fd, &path)?;
-        types::HostDescriptor::unlink_file_at(&mut self.inner, fd, path).await
+        let here = self.place_to_move(&fd, path).await?;
+        let done = types::HostDescriptor::unlink_file_at(&mut self.inner, here.dir(), here.name.clone()).await;
+        self.leave(here, done)
     }
 
     async fn symlink_at(&mut self, fd: Fd, to: String, path: String) -> FsResult<()> {
-        self.decide(&fd, &path, false, Access::Write)?;
-        types::HostDescriptor::symlink_at(&mut self.inner, fd, to, path).await
+        let dir = self.dir(&fd)?;
+        let (base, target, link) = (self.opened(&fd)?.real, to.clone(), path.clone());
+        // A link that leads out would be nothing to this guest, and a trap for whoever follows it without a sandbox.
+        if self.opened(&fd)?.access == Access::Write
+            && !blocking(move || Ok(stays_within(&Place::find(&dir, &base, &link, false)?, &base, &target))).await?
+        {
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        let here = self.place(&fd, path, false, Access::Write).await?;
+        let done = types::HostDescriptor::symlink_at(&mut self.inner, here.dir(), to, here.name.clone()).await;
+        self.leave(here, done)
     }
 
     async fn rename_at(&mut self, fd: Fd, old: String, new_fd: Fd, new: String) -> FsResult<()> {
-        self.decide_move(&fd, &old)?;
-        self.decide_move(&new_fd, &new)?;
-        types::HostDescriptor::rename_at(&mut self.inner, fd, old, new_fd, new).await
+        let from = self.place_to_move(&fd, old).await?;
+        let to = match self.place_to_move(&new_fd, new).await {
+            Ok(to) => to,
+            Err(error) => return self.leave(from, Err(error)),
+        };
+        let (old, new) = (from.name.clone(), to.name.clone());
+        let done = types::HostDescriptor::rename_at(&mut self.inner, from.dir(), old, to.dir(), new).await;
+        let done = self.leave(from, done);
+        self.leave(to, done)
     }
 
     async fn link_at(&mut self, fd: Fd, flags: PathFlags, old: String, new_fd: Fd, new: String) -> FsResult<()> {
-        self.decide_move(&fd, &old)?;
-        self.decide_move(&new_fd, &new)?;
-        types::HostDescriptor::link_at(&mut self.inner, fd, flags, old, new_fd, new).await
+        let from = self.place_to_move(&fd, old).await?;
+        let to = match self.place_to_move(&new_fd, new).await {
+            Ok(to) => to,
+            Err(error) => return self.leave(from, Err(error)),
+        };
+        let (old, new) = (from.name.clone(), to.name.clone());
+        let done = types::HostDescriptor::link_at(&mut self.inner, from.dir(), flags, old, to.dir(), new).await;
+        let done = self.leave(from, done);
+        self.leave(to, done)
     }
 
     async fn set_times_at(
@@ -381,23 +437,30 @@ impl types::HostDescriptor for FsView<'_> {
         accessed: types::NewTimestamp,
         modified: types::NewTimestamp,
     ) -> FsResult<()> {
-        self.decide(&fd, &path, follows(flags), Access::Write)?;
-        types::HostDescriptor::set_times_at(&mut self.inner, fd, flags, path, accessed, modified).await
+        let here = self.place(&fd, path, follows(flags), Access::Write).await?;
+        let (dir, flags, name) = (here.dir(), here.flags(flags), here.name.clone());
+        let done = types::HostDescriptor::set_times_at(&mut self.inner, dir, flags, name, accessed, modified).await;
+        self.leave(here, done)
     }
 
     async fn stat_at(&mut self, fd: Fd, flags: PathFlags, path: String) -> FsResult<types::DescriptorStat> {
-        self.decide(&fd, &path, follows(flags), Access::Read)?;
-        types::HostDescriptor::stat_at(&mut self.inner, fd, flags, path).await
+        let here = self.place(&fd, path, follows(flags), Access::Read).await?;
+        let (dir, flags, name) = (here.dir(), here.flags(flags), here.name.clone());
+        let done = types::HostDescriptor::stat_at(&mut self.inner, dir, flags, name).await;
+        self.leave(here, done)
     }
 
     async fn readlink_at(&mut self, fd: Fd, path: String) -> FsResult<String> {
-        self.decide(&fd, &path, false, Access::Read)?;
-        types::HostDescriptor::readlink_at(&mut self.inner, fd, path).await
+        let here = self.place(&fd, path, false, Access::Read).await?;
+        let done = types::HostDescriptor::readlink_at(&mut self.inner, here.dir(), here.name.clone()).await;
+        self.leave(here, done)
     }
 
     async fn metadata_hash_at(&mut self, fd: Fd, flags: PathFlags, path: String) -> FsResult<types::MetadataHashValue> {
-        self.decide(&fd, &path, follows(flags), Access::Read)?;
-        types::HostDescriptor::metadata_hash_at(&mut self.inner, fd, flags, path).await
+        let here = self.place(&fd, path, follows(flags), Access::Read).await?;
+        let (dir, flags, name) = (here.dir(), here.flags(flags), here.name.clone());
+        let done = types::HostDescriptor::metadata_hash_at(&mut self.inner, dir, flags, name).await;
+        self.leave(here, done)
     }
 
     async fn advise(

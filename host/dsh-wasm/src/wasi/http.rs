@@ -20,7 +20,7 @@ use crate::output::clean;
 use crate::plugin::Core;
 use crate::words::{NetworkPolicy, PluginContext, Profile};
 
-/// Connections that one instance may have at once; a request beyond them fails.
+/// Connections that one instance may have at once; a request beyond them waits for one to end.
 const MAX_INSTANCE_CONNECTIONS: usize = 16;
 /// What the bodies of all answers that one call reads may have together. They pass through, so this is no question of memory.
 const MAX_RECEIVED_BYTES: u64 = 256 * 1024 * 1024;
@@ -78,7 +78,7 @@ impl WasiHttpHooks for NetHooks {
         _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Result<Answer, Error>> + Send> {
         let (gate, used) = (self.gate.clone(), self.used.clone());
-        let slot = self.slots.clone().try_acquire_owned();
+        let slots = self.slots.clone();
         let target = gate.read(&request);
         Box::new(async move {
             let target = target?;
@@ -88,19 +88,19 @@ impl WasiHttpHooks for NetHooks {
                 return Err(Error::ConnectionLimitReached);
             }
             gate.admit(&target, &used).await?;
-            let Ok(slot) = slot else {
-                gate.warn(&format!("it has {MAX_INSTANCE_CONNECTIONS} connections open and wants another"));
-                return Err(Error::ConnectionLimitReached);
-            };
             let sending = Sending {
                 network: gate.core.network.clone(),
                 target: target.clone(),
                 options,
                 received: used.received.clone(),
                 max_received: MAX_RECEIVED_BYTES,
-                slot,
+                slots,
             };
-            sending.send(request, async |found| gate.judge(&target, found, &used).await).await
+            let sent = sending.send(request, async |found| gate.judge(&target, found, &used).await).await;
+            if matches!(sent, Err(Error::ConnectionLimitReached)) {
+                gate.warn(&format!("it has {MAX_INSTANCE_CONNECTIONS} connections open and none became free"));
+            }
+            sent
         })
     }
 }

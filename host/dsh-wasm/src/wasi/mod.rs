@@ -5,3 +5,4 @@ pub(crate) mod connect;
 pub(crate) mod fs;
 pub(crate) mod host;
 pub(crate) mod http;
+mod place;

@@ -41,7 +41,8 @@ impl Default for Entry<'_> {
 
 impl Intruder {
     async fn enter(entry: Entry<'_>) -> Self {
-        let open = |path| cap_std::fs::Dir::open_ambient_dir(path, cap_std::ambient_authority()).expect("the workspace");
+        let open =
+            |path| cap_std::fs::Dir::open_ambient_dir(path, cap_std::ambient_authority()).expect("the workspace");
         let engine = Engine::new(EngineOptions {
             cache_dir: Some(target().join("test-cache")),
             workspace: entry.workspace.map(open),

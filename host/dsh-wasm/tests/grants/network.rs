@@ -112,12 +112,12 @@ async fn an_address_is_read_in_one_way_only() {
     ] {
         assert_eq!(intruder.step(get(&format!("http://{other}:{port}/"))).await, error(NO_URI), "{other}");
     }
-    for authority in ["user@127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:4294967376", "127.0.0.1:+80"] {
+    for authority in ["user@127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:4294967376", "127.0.0.1:+80", "[fe80::1%25eth0]"] {
         let step = json!({ "do": "get", "url": "http://127.0.0.1/", "authority": authority });
         assert_eq!(intruder.step(step).await, error(NO_URI), "{authority}");
     }
     // What is no authority at all does not get past the interface.
-    for authority in ["[fe80::1%25eth0]", "[::1", "a b", "a/b", "a\r\nx: y", "a\0", "аpple.test", ""] {
+    for authority in ["[::1", "a b", "a/b", "a\r\nx: y", "a\0", "аpple.test", ""] {
         let step = json!({ "do": "get", "url": "http://127.0.0.1/", "authority": authority });
         assert_eq!(intruder.step(step).await, error("no such authority"), "{authority}");
     }
@@ -230,7 +230,8 @@ async fn a_redirect_is_a_request_of_its_own() {
     let dns = Dns::new(&[("inside.test", &[&["127.0.0.2"]])]);
     let grants = [format!("net:127.0.0.1:{port}"), format!("net:inside.test:{port}")];
     let intruder = enter(&grants.each_ref().map(String::as_str), &dns).await;
-    let follow = |to: &str| json!({ "do": "get", "url": format!("http://127.0.0.1:{port}/redirect?{to}"), "follow": 3 });
+    let follow =
+        |to: &str| json!({ "do": "get", "url": format!("http://127.0.0.1:{port}/redirect?{to}"), "follow": 3 });
     // The host does not follow.
     let told = intruder.step(get(&format!("http://127.0.0.1:{port}/redirect?http://127.0.0.1:{port}/"))).await;
     assert_eq!(told, ok(json!({ "status": 302, "body": "" })));
@@ -294,7 +295,7 @@ async fn headers_that_frame_a_message_are_the_hosts() {
         "te",
         "trailer",
     ] {
-        assert_eq!(intruder.step(with(name, "x")).await, error("header-error::-forbidden"), "{name}");
+        assert_eq!(intruder.step(with(name, "x")).await, error("forbidden"), "{name}");
     }
     for (name, value) in [
         ("x", "a\r\nhost: evil.test"),
@@ -307,7 +308,11 @@ async fn headers_that_frame_a_message_are_the_hosts() {
         ("content-length", "+2"),
         ("content-length", "2, 2"),
     ] {
-        assert_eq!(intruder.step(with(name, value)).await, error("header-error::-invalid-syntax"), "{name:?} {value:?}");
+        assert_eq!(
+            intruder.step(with(name, value)).await,
+            error("invalid-syntax"),
+            "{name:?} {value:?}"
+        );
     }
     // A length that is not that of the body.
     let mut step = with("content-length", "5");
@@ -334,7 +339,7 @@ async fn what_a_server_can_stretch_has_a_bound() {
     check(get(&to("/fields?100")), ok(json!({ "status": 200, "body": "" }))).await;
     check(get(&to("/fields?200")), error("HttpResponseHeaderSectionSize")).await;
     check(get(&to("/field?30000")), ok(json!({ "status": 200, "body": "" }))).await;
-    check(get(&to("/field?100000")), error("HttpResponseHeaderSectionSize")).await;
+    check(get(&to("/field?300000")), error("HttpResponseHeaderSectionSize")).await;
     check(get(&to("/close")), error("HttpResponseIncomplete")).await;
     check(get(&to("/garbage")), error("HttpProtocolError")).await;
     let cut = ok(json!({ "status": 200, "body": "hel", "end": "HttpResponseIncomplete" }));
@@ -350,7 +355,10 @@ async fn what_a_server_can_stretch_has_a_bound() {
     let steps = json!([get(&to("/big?200")), get(&to("/big?100")), get(&to("/big?1"))]);
     let told = intruder.take(steps).await;
     assert_eq!(told[0], ok(json!({ "status": 200, "bytes": 200 << 20 })));
-    assert_eq!((&told[1]["ok"]["end"], &told[2]["ok"]["end"]), (&json!("HttpResponseBodySize"), &json!("HttpResponseBodySize")));
+    assert_eq!(
+        (&told[1]["ok"]["end"], &told[2]["ok"]["end"]),
+        (&json!("HttpResponseBodySize"), &json!("HttpResponseBodySize"))
+    );
     // The next call has it all again.
     check(get(&to("/big?8")), ok(json!({ "status": 200, "bytes": 8 << 20 }))).await;
 }
@@ -363,7 +371,7 @@ async fn connections_and_requests_are_counted() {
     let intruder = enter(&[&grant], &Dns::new(&[])).await;
     // None of the answers is read, so all connections stay.
     let url = format!("http://127.0.0.1:{port}/drip");
-    let many = json!({ "do": "get-many", "url": url, "count": 40 });
+    let many = json!({ "do": "get-many", "url": url, "count": 40, "connect-ms": 100 });
     assert_eq!(intruder.step(many).await, ok(json!({ "well": 16, "error": "ConnectionLimitReached" })));
     // They were given back.
     assert_eq!(intruder.step(get(&format!("http://127.0.0.1:{port}/"))).await, well());

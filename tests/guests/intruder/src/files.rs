@@ -69,7 +69,7 @@ pub struct At {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Pair {
     dir: Option<String>,
     path: String,

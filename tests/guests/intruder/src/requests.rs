@@ -21,13 +21,14 @@ pub enum Step {
     /// Sends one request and reads the answer.
     Get(Get),
     /// Sends it so many times without reading any answer, and tells how many came back well, and the first error.
-    GetMany { url: String, count: u32 },
+    #[serde(rename_all = "kebab-case")]
+    GetMany { url: String, count: u32, connect_ms: Option<u64> },
     /// Makes fields and tells whether that is allowed.
     Fields { headers: Vec<(String, String)> },
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Get {
     url: String,
     /// Instead of what the address says.
@@ -48,7 +49,7 @@ pub struct Get {
 pub fn take(step: &Step) -> Told {
     match step {
         Step::Get(get) => fetch(get),
-        Step::GetMany { url, count } => many(url, *count),
+        Step::GetMany { url, count, connect_ms } => many(url, *count, *connect_ms),
         Step::Fields { headers } => fields(headers).map(|_| json!(true)),
     }
 }
@@ -79,7 +80,7 @@ fn fetch(get: &Get) -> Told {
     }
 }
 
-fn many(url: &str, count: u32) -> Told {
+fn many(url: &str, count: u32, connect_ms: Option<u64>) -> Told {
     let get = Get {
         url: url.to_owned(),
         authority: None,
@@ -87,7 +88,7 @@ fn many(url: &str, count: u32) -> Told {
         method: None,
         body: None,
         follow: 0,
-        connect_ms: None,
+        connect_ms,
         first_byte_ms: None,
         between_ms: None,
     };
