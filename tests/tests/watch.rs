@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
-use dsh_tests::host::Run;
+use dsh_tests::host::{self, Run};
 use dsh_tests::live::{Ended, Live};
 use dsh_tests::sandbox::Sandbox;
 use serde_json::{Value, json};
@@ -49,6 +49,12 @@ impl Stage {
         let temporary = self.path("temporary");
         fs::write(&temporary, bytes).expect("written");
         fs::rename(&temporary, self.path(file)).expect("renamed");
+    }
+
+    /// Another command in the same folder.
+    fn run(&self, args: &[&str]) -> host::Outcome {
+        let (args, env) = (args.iter().map(|arg| (*arg).to_owned()).collect(), self.sandbox.environment());
+        host::run(&Run { args, env, dir: self.sandbox.workspace.clone(), ..Run::default() }).expect("it runs")
     }
 
     fn start(&self) -> Live {
@@ -185,11 +191,73 @@ fn complaint(why: &str, hint: &str) -> Vec<String> {
 
 #[test]
 fn what_is_no_plugin_leaves_the_old_one_in_place() {
-    let check = |bytes: &[u8], why: &str, hint: &str| {
-        let stage = Stage::new(&guest("counter"), &texts(2));
-        refused(&stage, || stage.put("p.wasm", bytes), &complaint(why, hint));
-    };
-    let _ = check;
+    let counter = guest("counter");
+    for bytes in [
+        b"".as_slice(),
+        b"export const x = 1;\n",
+        &counter[..counter.len() / 2],
+        &guest("seamless"),
+        &guest("wrong-version"),
+        &guest("wrong-shape"),
+    ] {
+        let stage = Stage::new(&counter, &texts(2));
+        fs::write(stage.path("bad.wasm"), bytes).expect("written");
+        let checked = stage.run(&["plugin", "check", "./bad.wasm"]);
+        let (why, hint) = checked.stderr.split_once("\nhint: ").unwrap_or_else(|| panic!("{}", checked.stderr));
+        let why = why.strip_prefix("error: `./bad.wasm`: ").unwrap_or_else(|| panic!("{}", checked.stderr));
+        refused(&stage, || stage.put("p.wasm", bytes), &complaint(why, hint.trim_end()));
+    }
+}
+
+#[test]
+fn what_does_not_start_leaves_the_old_one_in_place() {
+    let counter = guest("counter");
+    let stage = Stage::new(&counter, &texts(2));
+    let hint = "see `dsh-host plugin inspect` for the plugin's configuration schema";
+    let why = "the plugin rejects its configuration: missing field `seam`";
+    refused(&stage, || stage.put("p.wasm", &guest("faulty")), &complaint(why, hint));
+}
+
+#[test]
+fn a_lock_holds_for_every_version() {
+    let (old, new) = (guest("counter"), version("counter", "two"));
+    let mut stage = Stage::new(&old, &texts(3));
+    let locked = stage.run(&["plugin", "lock", "--plugin", "p=./p.wasm"]);
+    assert_eq!(locked.exit, 0, "{}", locked.stderr);
+    stage = stage.with(&["--locked"]);
+    let inspect = format!("dsh-host plugin inspect {}", stage.path("p.wasm").display());
+    let why = format!(
+        "plugin `p` (`{}`) has changed: `dsh.lock` has SHA-256 {}, the file has {}",
+        stage.path("p.wasm").display(),
+        short(&old),
+        short(&new)
+    );
+    let hint = format!(
+        "put back the file that was locked, or look at this one with `{inspect}` and accept it with `dsh-host plugin lock --plugin p=./p.wasm`"
+    );
+    refused(&stage, || stage.put("p.wasm", &new), &complaint(&why, &hint));
+}
+
+#[test]
+fn what_is_trusted_as_it_is_stays_as_it_is() {
+    let stage = Stage::new(&guest("counter"), &texts(2));
+    let mut stage = stage;
+    stage.args.truncate(stage.args.len() - 2);
+    stage.args.remove(0);
+    fs::write(stage.path("dsh.toml"), "watch = true\n[[plugins]]\nsource = \"./p.wasm\"\n").expect("written");
+    assert_eq!(stage.run(&["config", "trust"]).exit, 0);
+    let why = "its `dsh.toml` is trusted with the file that was loaded before";
+    let hint = "name the configuration with `--config` to take whatever its plugins become";
+    refused(&stage, || stage.put("p.wasm", &version("counter", "two")), &complaint(why, hint));
+    // Named, it may become what it will.
+    let new = version("counter", "three");
+    let stage = stage.with(&["--config", "dsh.toml"]);
+    let mut live = stage.start();
+    turn(&mut live, "one");
+    stage.put("p.wasm", &new);
+    live.said(READY);
+    turn(&mut live, "two");
+    assert_eq!(said(&live.end()), [ready("p", &new), reloaded("p", 2, &new)]);
 }
 
 #[test]
@@ -218,7 +286,8 @@ fn a_file_that_is_back_as_it_was_changes_nothing() {
     turn(&mut live, "two");
     let ended = live.end();
     assert_eq!(outline(&ended), ["turn/start 1", "turn/end 1", "turn/start 2", "turn/end 2"]);
-    let back = format!("note: plugin `p` changed back; the version loaded before goes on (SHA-256 {})", short(&counter));
+    let back =
+        format!("note: plugin `p` changed back; the version loaded before goes on (SHA-256 {})", short(&counter));
     assert_eq!(said(&ended), [ready("p", &version("counter", "two")), back]);
 }
 
@@ -421,7 +490,7 @@ fn swap_after_swap_nothing_piles_up() {
     (3..3 + swaps).for_each(|n| swap(&mut live, n));
     let after = holds(live.id());
     let ended = live.end();
-    assert_eq!(ended.all("plugin/reloaded").len(), swaps + 3);
+    assert_eq!(ended.all("plugin/reloaded").len(), swaps + 3, "{}", ended.stderr);
     assert_eq!(after.0, before.0, "open files");
     assert!(after.1 <= before.1 + 2, "threads: {before:?} {after:?}");
     assert!(after.2 < before.2 + 16 * 1024 + 64 * swaps, "resident memory: {before:?} {after:?}");

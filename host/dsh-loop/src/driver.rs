@@ -13,6 +13,7 @@ use dsh_seam::event::{
 use dsh_seam::failure::{FailureKind, FailureMode, PluginError, Seam};
 use dsh_seam::ids::{PluginName, StepRef};
 use dsh_seam::message::{ContentBlock, FinishReason};
+use dsh_seam::session::Flush;
 use dsh_seam::waterfall::{Chain, Change, FailureReport, Innermost, Registered, RunContext, RunError};
 use dsh_seam::waterfalls::{Decision, StepSummary, TurnContinuation};
 
@@ -208,13 +209,17 @@ impl Core {
         if let Err(message) = self.journal.flush().await {
             failures.push(("flush-failed".to_owned(), message, None));
         }
+        self.flush_plugins(&self.seams().flushes, failures).await;
+    }
+
+    /// Asks those of the plugins to flush that were told of something since the last time, and reports all failures.
+    pub(crate) async fn flush_plugins(&self, flushes: &[NamedFlush], mut failures: Vec<FlushFailure>) {
         // Read before anybody is asked: what comes while they flush is flushed the next time.
         let next_seq = self.journal.state().next_seq;
         let flushed = self.flushed.swap(next_seq, Ordering::AcqRel);
         let asked =
             |plugin: &PluginName| self.journal.state().has_news_for(plugin, flushed) && !self.journal.is_off(plugin);
-        let seams = self.seams();
-        for (plugin, flush) in seams.flushes.iter().filter(|(plugin, _)| asked(plugin)) {
+        for (plugin, flush) in flushes.iter().filter(|(plugin, _)| asked(plugin)) {
             let deadline = self.options.deadlines.flush;
             let failed = match tokio::time::timeout(deadline, flush.flush()).await {
                 Ok(Ok(())) => continue,
@@ -232,6 +237,11 @@ impl Core {
         }
     }
 }
+
+/// A plugin's flush.
+pub(crate) type NamedFlush = (PluginName, Arc<dyn Flush>);
+/// Code and text of a flush that failed, and whose it was unless it was the session's.
+type FlushFailure = (String, String, Option<PluginName>);
 
 /// The message that the text of a `proceed` makes, if it says anything; a text that is too large is a failure of the plugin whose it is.
 fn text_of(decision: &Decision, changes: Vec<Change>) -> Result<Option<Queued>, PluginError> {

@@ -13,13 +13,14 @@ use dsh_seam::event::{Event, PluginReloaded};
 use dsh_seam::failure::Failure;
 use dsh_seam::ids::{PluginName, StepRef};
 use dsh_seam::plugin::{Attached, Lifecycle, Plugin, PluginContext};
-use dsh_seam::session::{Flush, Observer, RegisteredSections};
+use dsh_seam::session::{Observer, RegisteredSections};
 use dsh_seam::tools::{AgentTools, Approvals, Profile, RegisteredGuard, ToolSetup};
 use dsh_seam::waterfall::{Listener, Registered, Waterfall};
 use dsh_seam::waterfalls::{Request, RequestError, StepResult, TurnContinuation};
 
 use crate::context::Context;
 use crate::core::Core;
+use crate::driver::NamedFlush;
 
 /// Plugins in waterfall order, the first outermost.
 pub(crate) type PluginList = Arc<[Arc<dyn Plugin>]>;
@@ -75,7 +76,7 @@ pub(crate) struct Seams {
     pub(crate) step_result: Arc<[Registered<StepResult>]>,
     pub(crate) turn_continuation: Arc<[Registered<TurnContinuation>]>,
     pub(crate) sections: Vec<RegisteredSections>,
-    pub(crate) flushes: Vec<(PluginName, Arc<dyn Flush>)>,
+    pub(crate) flushes: Vec<NamedFlush>,
     pub(crate) lifecycles: Vec<Arc<dyn Lifecycle>>,
     pub(crate) order: Vec<PluginName>,
     pub(crate) tools: Arc<dyn AgentTools>,
@@ -138,6 +139,9 @@ impl Core {
         };
         self.journal.observe(seams.observers());
         self.set_seams(seams);
+        // What came in that moment was shown to the old ones.
+        self.journal.until_done().await;
+        self.flush_plugins(&before.flushes, Vec::new()).await;
         self.replaced(&before).await;
     }
 

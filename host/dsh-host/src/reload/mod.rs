@@ -124,8 +124,7 @@ impl Watcher {
                     due.push(place);
                 }
                 if let Some(complaint) = plugin.file.complaint(now) {
-                    self.watch.end_line();
-                    diagnostics::complain(complaint);
+                    self.watch.aside(|| diagnostics::complain(complaint));
                 }
             }
             if !due.is_empty() {
@@ -219,12 +218,13 @@ impl Watcher {
         }
         // Offered before it is said: whoever reads that a version takes over at the next turn may start one.
         self.agents.exchange(&versions);
-        self.watch.end_line();
-        told.iter().for_each(diagnostics::note);
+        if !told.is_empty() {
+            self.watch.aside(|| told.iter().for_each(diagnostics::note));
+        }
         for (place, failure) in left {
             if fresh.iter().any(|(fresh, _)| *fresh == place) {
-                self.watch.end_line();
-                diagnostics::complain(self.plugins[place].complaint(&Stop::usage(failure.message)));
+                let complaint = self.plugins[place].complaint(&Stop::usage(failure.message));
+                self.watch.aside(|| diagnostics::complain(complaint));
             }
         }
     }
@@ -240,14 +240,14 @@ impl Watched {
         Some(version)
     }
 
-    /// What is said of a file that cannot be loaded.
+    /// What is said of a file that cannot be loaded. A stop may be several, a line each.
     fn complaint(&self, stop: &Stop) -> String {
-        let hint = stop.hint.as_deref().filter(|hint| !hint.is_empty());
-        let hint = hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
-        format!(
-            "plugin `{}` changed but cannot be loaded: {}; the version loaded before goes on{hint}",
-            self.plan.name, stop.message
-        )
+        let name = &self.plan.name;
+        let (first, rest) = stop.message.split_once('\n').unwrap_or((&stop.message, ""));
+        let hint = stop.hint.iter().filter(|hint| !hint.is_empty()).map(|hint| format!("hint: {hint}"));
+        let first = format!("plugin `{name}` changed but cannot be loaded: {first}; the version loaded before goes on");
+        let lines = [first].into_iter().chain(rest.lines().map(str::to_owned)).chain(hint);
+        lines.collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -15,7 +15,8 @@ use crate::input::stdin::{Lines, Stdin};
 use crate::names;
 use crate::output::chat::{offers_always, question};
 
-const PROMPT: &str = "> ";
+/// What stands where a person may type.
+pub const PROMPT: &str = "> ";
 const COMMANDS: [&str; 2] = ["/help", "/quit"];
 const HELP: &str = "\
 What you type goes to the agent; while it works it is read between two of its steps.

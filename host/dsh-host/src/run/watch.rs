@@ -10,6 +10,7 @@ use dsh_seam::plugin::EventSink;
 use dsh_seam::tools::DENYING_CODES;
 use tokio::sync::watch;
 
+use super::chat::PROMPT;
 use crate::approve::InputApprover;
 use crate::diagnostics;
 use crate::exit::{Code, Ledger};
@@ -95,6 +96,24 @@ impl Watch {
         }
     }
 
+    /// Says something on standard error that nobody asked for. In a chat it stands on lines of its own, and a prompt that it came in the
+    /// way of stands there again.
+    pub fn aside(&self, say: impl FnOnce()) {
+        let is_chat = matches!(&*self.sink.lock().unwrap_or_else(PoisonError::into_inner), Sink::Chat(_));
+        let prompted = is_chat && *self.status.borrow() == Status::Idle;
+        self.end_line();
+        if prompted {
+            self.pump.write(|out| out.push(b'\n'));
+        }
+        if is_chat {
+            self.pump.drain();
+        }
+        say();
+        if prompted {
+            self.pump.write(|out| out.extend_from_slice(PROMPT.as_bytes()));
+        }
+    }
+
     /// Warns of what a run in which nobody reads the events would end with and say nothing. How a sub-agent ended, its parent is told.
     fn warn(&self, agent: &AgentId, event: &Event) {
         let warning = match event {
@@ -112,8 +131,8 @@ impl Watch {
         let PluginReloaded { turn, plugin, sha256, .. } = reloaded;
         let whose = if *agent == self.prompted { String::new() } else { format!("agent `{agent}`: ") };
         let hash = short(sha256.as_deref().unwrap_or_default());
-        self.end_line();
-        diagnostics::note(format_args!("{whose}reloaded plugin `{plugin}` at turn {turn} (SHA-256 {hash})"));
+        let note = format!("{whose}reloaded plugin `{plugin}` at turn {turn} (SHA-256 {hash})");
+        self.aside(|| diagnostics::note(note));
     }
 
     /// Says an error on standard error. Of a plugin outside of a turn, and of itself, the loop has said more already.
