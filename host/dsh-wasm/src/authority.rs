@@ -1,6 +1,7 @@
 //! What a plugin may do and where it takes part, once its file, its ceiling and the operator's choice are put together, and whether
 //! that is more than what somebody agreed to before.
 
+use crate::ceiling::CeilingEntry;
 use crate::grants::{Grant, GrantPath, Grants, NetRule};
 use crate::inspect::Inspection;
 use crate::plugin::LoadError;
@@ -11,10 +12,19 @@ use crate::words::Seam;
 pub struct Authority {
     /// What it may do.
     pub grants: Grants,
-    /// What was granted and its ceiling took away.
-    pub taken: Vec<Grant>,
+    /// What its ceiling took away.
+    pub taken: Vec<Taken>,
     /// The seams that it takes part in, in their own order.
     pub seams: Vec<Seam>,
+}
+
+/// A grant of which a plugin's ceiling leaves less or nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// As it was granted.
+    pub grant: Grant,
+    /// What is left of it.
+    pub left: Vec<Grant>,
 }
 
 impl Inspection {
@@ -24,7 +34,7 @@ impl Inspection {
     /// When `seams` names one that it does not export.
     pub fn authority(&self, grants: Grants, seams: Option<&[Seam]>) -> Result<Authority, LoadError> {
         let seams = self.chosen_seams(seams)?;
-        let (grants, taken) = grants.below(self.ceiling.as_deref());
+        let (grants, taken) = below(grants, self.ceiling.as_deref());
         Ok(Authority { grants, taken, seams })
     }
 
@@ -57,6 +67,69 @@ impl Grants {
         };
         self.iter().filter(|asked| beyond(asked)).cloned().collect()
     }
+}
+
+/// What is left below a plugin's ceiling, and of which grants it took something away.
+fn below(grants: Grants, ceiling: Option<&[CeilingEntry]>) -> (Grants, Vec<Taken>) {
+    let Some(ceiling) = ceiling else { return (grants, Vec::new()) };
+    let mut kept = directories_below(&grants, ceiling);
+    for grant in grants.iter() {
+        match grant {
+            Grant::FsRead(_) | Grant::FsWrite(_) => {}
+            Grant::Net(rule) => kept.extend(ceiling.iter().filter_map(|entry| net_below(grant, rule, entry))),
+            _ => kept.extend(ceiling.iter().any(|entry| begins(entry, grant)).then(|| grant.clone())),
+        }
+    }
+    let kept = Grants::new(kept);
+    let left = |grant: &Grant| {
+        let within = Grants::new([grant.clone()]);
+        kept.iter().filter(|kept| Grants::new([(*kept).clone()]).beyond(&within).is_empty()).cloned().collect()
+    };
+    let taken = grants.beyond(&kept).into_iter().map(|grant| Taken { left: left(&grant), grant }).collect();
+    (kept, taken)
+}
+
+/// Whether a line of a ceiling is the grant or its first words.
+fn begins(entry: &CeilingEntry, grant: &Grant) -> bool {
+    let (grant, entry) = (grant.to_string(), entry.capability.as_str());
+    grant.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+}
+
+fn net_below(grant: &Grant, rule: &NetRule, entry: &CeilingEntry) -> Option<Grant> {
+    if begins(entry, grant) {
+        return Some(grant.clone());
+    }
+    match entry.capability.parse() {
+        Ok(Grant::Net(most)) if includes(&most, rule) => Some(grant.clone()),
+        Ok(Grant::Net(most)) if includes(rule, &most) => Some(Grant::Net(most)),
+        _ => None,
+    }
+}
+
+/// The lesser of what was granted and what the ceiling has, directory by directory: at each that either of them names.
+fn directories_below(grants: &Grants, ceiling: &[CeilingEntry]) -> Vec<Grant> {
+    let named: Vec<Grant> = ceiling.iter().filter_map(|entry| entry.capability.parse().ok()).collect();
+    let most = |at: &GrantPath| {
+        let by_word = ceiling.iter().map(|entry| match entry.capability.as_str() {
+            "fs" | "fs:write" => 2,
+            "fs:read" => 1,
+            _ => 0,
+        });
+        let covers = |grant: &&Grant| directory(grant).is_some_and(|path| is_below(&at.normal, &path.normal));
+        by_word.chain(named.iter().filter(covers).map(|grant| access(Some(grant)))).max().unwrap_or(0)
+    };
+    let least = |at: &GrantPath| most(at).min(access(decides(grants, at)));
+    let granted: Vec<&GrantPath> = grants.iter().filter_map(directory).collect();
+    // A directory of the ceiling inside a granted one counts where it is more than what is left around it.
+    let around = |at: &GrantPath| decides(grants, at).and_then(directory).map_or(0, least);
+    let inside = named.iter().filter_map(directory).filter(|at| least(at) > around(at));
+    let all = granted.iter().copied().chain(inside);
+    let grant = |at: &GrantPath| match least(at) {
+        2 => Some(Grant::FsWrite(at.clone())),
+        1 => Some(Grant::FsRead(at.clone())),
+        _ => None,
+    };
+    all.filter_map(grant).collect()
 }
 
 fn directory(grant: &Grant) -> Option<&GrantPath> {
@@ -135,5 +208,36 @@ mod tests {
         check(&["net:*.a.com"], &["net:a.com", "net:evila.com"], &["net:a.com", "net:evila.com"]);
         check(&["net:a.com"], &["net:*.a.com"], &["net:*.a.com"]);
         check(&["net:a.com:80"], &["net:a.com:81"], &["net:a.com:81"]);
+    }
+
+    #[test]
+    fn a_ceiling_only_takes_away() {
+        let check = |ceiling: &[&str], granted: &[&str], expect: &[&str], taken: &[&str]| {
+            let entry = |text: &&str| CeilingEntry { capability: (*text).into(), reason: String::new() };
+            let ceiling: Vec<_> = ceiling.iter().map(entry).collect();
+            let grants = Grants::new(granted.iter().map(|text| text.parse::<Grant>().expect("a grant")));
+            let (kept, lost) = below(grants, Some(&ceiling));
+            let words = |grants: Vec<&Grant>| grants.iter().map(ToString::to_string).collect::<Vec<_>>();
+            assert_eq!(words(kept.iter().collect()), expect, "{ceiling:?} {granted:?}");
+            assert_eq!(words(lost.iter().map(|taken| &taken.grant).collect()), taken, "{ceiling:?} {granted:?}");
+        };
+        check(&["llm"], &["llm", "process"], &["llm"], &["process"]);
+        check(&[], &["llm"], &[], &["llm"]);
+        check(&["env"], &["env:TERM"], &["env:TERM"], &[]);
+        check(&["env:TERM"], &["env:TERM", "env:HOME"], &["env:TERM"], &["env:HOME"]);
+        check(&["fs"], &["fs:write:."], &["fs:write:."], &[]);
+        check(&["fs:read"], &["fs:read:docs"], &["fs:read:docs"], &[]);
+        check(&["fs:read"], &["fs:write:docs"], &["fs:read:docs"], &["fs:write:docs"]);
+        check(&["fs:write"], &["fs:read:docs"], &["fs:read:docs"], &[]);
+        check(&["fs:write:docs"], &["fs:write:."], &["fs:write:docs"], &["fs:write:."]);
+        check(&["fs:write:docs"], &["fs:write:.", "fs:read:docs"], &["fs:read:docs"], &["fs:write:."]);
+        check(&["fs:read", "fs:write:docs"], &["fs:write:."], &["fs:read:.", "fs:write:docs"], &["fs:write:."]);
+        check(&["fs:read:docs"], &["fs:read:docs/deep"], &["fs:read:docs/deep"], &[]);
+        check(&["fs:read:docs"], &["fs:read:src"], &[], &["fs:read:src"]);
+        check(&["net"], &["net:a.com:80"], &["net:a.com:80"], &[]);
+        check(&["net:a.com"], &["net:a.com:80"], &["net:a.com:80"], &[]);
+        check(&["net:a.com"], &["net:b.com"], &[], &["net:b.com"]);
+        check(&["net:*.a.com"], &["net:b.a.com"], &["net:b.a.com"], &[]);
+        check(&["net:b.a.com"], &["net:*.a.com"], &["net:b.a.com"], &["net:*.a.com"]);
     }
 }

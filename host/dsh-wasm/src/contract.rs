@@ -7,8 +7,9 @@ use dsh_seam::Seam;
 use wasmparser::component_types::{ComponentAnyTypeId, ComponentEntityType, ComponentTypeId};
 use wasmparser::{Validator, WasmFeatures};
 
+use crate::difference::distance;
 use crate::refusal::Refusal;
-use crate::shape::{Interface, Reader};
+use crate::shape::{Direction, Interface, Reader};
 
 /// The version of every WIT package of ours.
 pub(crate) const VERSION: &str = "0.1.0";
@@ -59,7 +60,7 @@ pub(crate) fn seam_interfaces() -> Vec<String> {
 /// What a component may import, for a person.
 pub(crate) fn provided_packages() -> Vec<String> {
     let mut names: Vec<String> =
-        shapes().imports.iter().filter(|(_, interface)| !interface.is_empty()).map(|(name, _)| name.clone()).collect();
+        shapes().imports.iter().filter(|(_, interface)| !interface.functions.is_empty()).map(|(name, _)| name.clone()).collect();
     names.retain(|name| !name.contains("-types@"));
     names.extend(WASI.iter().map(|(package, _)| format!("wasi:{package}@0.2")));
     names
@@ -82,8 +83,43 @@ impl<'a> Name<'a> {
 
     /// Whether two versions promise to fit: the same major, or below 1.0 the same minor.
     fn fits(&self, version: &str) -> bool {
-        self.version.is_some_and(|have| track(have) == track(version))
+        self.version.is_some_and(|have| track(have) == track(version) && (have == version || !have.contains('-')))
     }
+}
+
+/// How old a version of one of our packages is beside this host's.
+pub(crate) enum Age {
+    /// It says none, or none that can be compared.
+    Unknown,
+    /// An older one.
+    Older,
+    /// A newer one.
+    Newer,
+}
+
+/// How old the version in a name is.
+pub(crate) fn age(name: &str) -> Age {
+    let number = |version: &str| -> Option<Vec<u64>> {
+        version.split(['-', '+']).next()?.split('.').map(|part| part.parse().ok()).collect()
+    };
+    match (Name::parse(name).version.and_then(number), number(VERSION)) {
+        (Some(have), Some(ours)) if have > ours => Age::Newer,
+        // What comes before a version is older than it.
+        (Some(_), Some(_)) => Age::Older,
+        _ => Age::Unknown,
+    }
+}
+
+/// Whether a name is that of a seam, in any version.
+pub(crate) fn is_seam(name: &str) -> bool {
+    let path = Name::parse(name).path.strip_prefix("dsh:");
+    path.is_some_and(|path| Seam::ALL.into_iter().any(|seam| seam_path(seam) == path))
+}
+
+/// Whether a name is that of an interface that a plugin may import, in any version.
+pub(crate) fn is_provided(name: &str) -> bool {
+    let path = Name::parse(name).path;
+    shapes().imports.keys().any(|known| Name::parse(known).path == path)
 }
 
 fn track(version: &str) -> (&str, Option<&str>) {
@@ -138,8 +174,8 @@ fn read_world(encoded: &[u8]) -> Shapes {
         found.collect::<Vec<_>>()
     };
     let (imports, exports) = (instances(&types[world].imports), instances(&types[world].exports));
-    for (_, id) in &imports {
-        reader.learn_resources(*id);
+    for (direction, list) in [(Direction::Imports, &imports), (Direction::Exports, &exports)] {
+        list.iter().for_each(|(_, id)| reader.learn(*id, direction));
     }
     let read = |list: Vec<(String, _)>| list.into_iter().map(|(name, id)| (name, reader.interface(id))).collect();
     Shapes { imports: read(imports), exports: read(exports) }
@@ -155,21 +191,28 @@ fn component_type(item: Option<ComponentEntityType>) -> Option<ComponentTypeId> 
     }
 }
 
-/// Which seam an exported name is, or why it is none. Names outside of `dsh:` are nobody's business.
+/// Which seam an exported name is, or why it is none. Names outside of `dsh:` are nobody's business, unless they are almost a seam's: a
+/// guard that is not there because of a slip would be missed by nobody.
 pub(crate) fn seam_of_export(name: &str) -> Result<Option<Seam>, Refusal> {
+    const SLIPS: usize = 2;
     let parsed = Name::parse(name);
-    let Some(path) = parsed.path.strip_prefix("dsh:") else { return Ok(None) };
+    let unknown = |nearest| Err(Refusal::UnknownSeam { found: name.to_owned(), nearest });
+    let Some(path) = parsed.path.strip_prefix("dsh:") else {
+        let almost = seam_interfaces().into_iter().find(|seam| distance(parsed.path, Name::parse(seam).path) <= SLIPS);
+        return if almost.is_some() { unknown(almost) } else { Ok(None) };
+    };
     let Some(seam) = Seam::ALL.into_iter().find(|seam| seam_path(*seam) == path) else {
         // Interfaces of types only may be exported along with a seam.
-        if shapes().imports.keys().any(|known| Name::parse(known).path == parsed.path) {
+        if is_provided(name) && path.ends_with("-types") {
             return Ok(None);
         }
-        return Err(Refusal::UnknownSeam { found: name.to_owned(), nearest: nearest(name, &seam_interfaces()) });
+        return unknown(if is_provided(name) { None } else { nearest(name, &seam_interfaces()) });
     };
     if parsed.fits(VERSION) {
         Ok(Some(seam))
     } else {
-        Err(Refusal::OtherVersion { found: name.to_owned(), expected: interface_of(seam) })
+        let (found, expected) = (name.to_owned(), interface_of(seam));
+        Err(Refusal::OtherVersion { direction: Direction::Exports, found, expected })
     }
 }
 
@@ -177,48 +220,42 @@ pub(crate) fn seam_of_export(name: &str) -> Result<Option<Seam>, Refusal> {
 pub(crate) fn check_import(name: &str) -> Result<Option<&'static Interface>, Refusal> {
     let parsed = Name::parse(name);
     let unknown = |nearest| Err(Refusal::UnknownImport { found: name.to_owned(), nearest });
+    let other = |expected| Err(Refusal::OtherVersion { direction: Direction::Imports, found: name.to_owned(), expected });
     if let Some(path) = parsed.path.strip_prefix("wasi:") {
         let (package, interface) = path.split_once('/').unwrap_or((path, ""));
         let known = WASI.iter().any(|(known, interfaces)| *known == package && interfaces.contains(&interface));
         return match (known, parsed.fits("0.2.0")) {
             (true, true) => Ok(None),
-            (true, false) => unknown(Some(format!("wasi:{package}/{interface}@0.2"))),
-            (false, _) => unknown(None),
+            (true, false) => other(format!("wasi:{package}/{interface}@0.2")),
+            (false, _) => unknown(nearest(name, &wasi_interfaces())),
         };
     }
     let ours = shapes().imports.iter().find(|(known, _)| Name::parse(known).path == parsed.path);
     match ours {
         Some((_, interface)) if parsed.fits(VERSION) => Ok(Some(interface)),
-        Some((known, _)) => unknown(Some(known.clone())),
+        Some((known, _)) => other(known.clone()),
+        None if is_seam(name) => unknown(None),
         None => unknown(nearest(name, &shapes().imports.keys().cloned().collect::<Vec<_>>())),
     }
 }
 
-/// The known name that is most like `name`, if any is like it at all.
-fn nearest(name: &str, known: &[String]) -> Option<String> {
-    let name = Name::parse(name).path;
-    let scored = known.iter().map(|known| (distance(name, Name::parse(known).path), known));
-    scored.min().filter(|(distance, _)| *distance <= 3).map(|(_, known)| known.clone())
+fn wasi_interfaces() -> Vec<String> {
+    let of = |(package, interfaces): (&str, &[&str])| -> Vec<String> {
+        interfaces.iter().map(|interface| format!("wasi:{package}/{interface}@0.2")).collect()
+    };
+    WASI.into_iter().flat_map(of).collect()
 }
 
-/// Levenshtein's distance, on bytes: names here are short ASCII.
-pub(crate) fn distance(a: &str, b: &str) -> usize {
-    const LONGEST: usize = 128;
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    if a.len() > LONGEST || b.len() > LONGEST {
-        return usize::MAX;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+/// The known name that is most like `name`, if any is like it at all; else one that is the same but for its package.
+fn nearest(name: &str, known: &[String]) -> Option<String> {
+    const LIKE: usize = 3;
+    let interface = |path: &str| path.rsplit_once('/').map(|(_, interface)| interface.to_owned());
+    let name = Name::parse(name).path;
+    let scored = known.iter().map(|known| (distance(name, Name::parse(known).path), known));
+    let like = scored.min().filter(|(distance, _)| *distance <= LIKE).map(|(_, known)| known);
+    let same = || known.iter().find(|known| interface(name).is_some() && interface(name) == interface(Name::parse(known).path));
+    let same = || if name.starts_with("dsh:") { same() } else { None };
+    like.or_else(same).cloned()
 }
 
 #[cfg(test)]
@@ -232,7 +269,7 @@ mod tests {
             shapes.exports.keys().cloned().collect::<std::collections::BTreeSet<_>>(),
             seam_interfaces().into_iter().collect()
         );
-        let functions = |name: &str| shapes.imports[name].keys().cloned().collect::<Vec<_>>();
+        let functions = |name: &str| shapes.imports[name].functions.keys().cloned().collect::<Vec<_>>();
         assert_eq!(functions("dsh:llm/model@0.1.0"), ["generate"]);
         assert_eq!(functions("dsh:plugin/state@0.1.0"), ["get", "keys", "remove", "set"]);
         assert!(functions("dsh:agent/agent-types@0.1.0").contains(&"[method]llm-request.message-count".to_owned()));
@@ -264,9 +301,28 @@ mod tests {
         let hint = |name: &str| check_import(name).expect_err("not provided").hint();
         assert!(check_import("wasi:io/streams@0.2.9").expect("provided").is_none());
         assert!(check_import("dsh:llm/model@0.1.0").expect("provided").is_some());
-        assert!(hint("wasi:io/streams@0.3.0").contains("`wasi:io/streams@0.2`"));
+        assert_eq!(hint("wasi:io/streams@0.3.0"), "build it for WASI 0.2 (Rust's target `wasm32-wasip2`)");
+        assert_eq!(hint("wasi:io/steams@0.2.0"), "did you mean `wasi:io/streams@0.2`? Otherwise build the plugin without it");
         assert!(hint("dsh:llm/modle@0.1.0").contains("`dsh:llm/model@0.1.0`"));
-        assert!(hint("wasi:nn/graph@0.2.0").starts_with("build the plugin without it"));
+        assert!(hint("dsh:agent/model@0.1.0").contains("`dsh:llm/model@0.1.0`"));
+        assert_eq!(hint("dsh:llm/model@0.2.0"), "build it against the WIT of this host (`dsh:llm/model@0.1.0`), or use a newer host");
+        assert_eq!(hint("dsh:llm/model@0.0.9"), "build it against the WIT of this host (`dsh:llm/model@0.1.0`)");
+        assert_eq!(hint("dsh:llm/model"), "name the version: `dsh:llm/model@0.1.0`");
+        assert_eq!(hint("dsh:tools/guard@0.1.0"), "it is a seam: export it instead");
+        assert_eq!(hint("wasi:nn/graph@0.2.0"), "ask a model with `dsh:llm/model` instead");
+        assert!(hint("wasi:webgpu/webgpu@0.0.1").starts_with("build the plugin without it"));
         assert!(hint("env").starts_with("a C library is missing"));
+    }
+
+    #[test]
+    fn what_is_almost_a_seam_is_refused() {
+        let hint = |name: &str| seam_of_export(name).expect_err("no seam").hint();
+        assert_eq!(hint("dhs:tools/guard@0.1.0"), "did you mean `dsh:tools/guard@0.1.0`?");
+        assert_eq!(hint("dsh:agent/guard@0.1.0"), "did you mean `dsh:tools/guard@0.1.0`?");
+        assert_eq!(hint("dsh:llm/model@0.1.0"), "this host provides it to plugins: import it instead");
+        assert_eq!(hint("dsh:own/thing@0.1.0"), "leave the export out, or use a host that has it");
+        assert_eq!(hint("dsh:tools/guard@0.1.0-rc.1"), "build it against the WIT of this host (`dsh:tools/guard@0.1.0`)");
+        assert_eq!(seam_of_export("acme:tools/guarding@0.1.0"), Ok(None));
+        assert_eq!(seam_of_export("dsh:llm/llm-types@0.1.0"), Ok(None));
     }
 }

@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use dsh_seam::tools::normalize_path;
 
-use crate::inspect::CeilingEntry;
 use crate::wasi::host::{Host, parse_port};
 
 /// One thing that a plugin may do.
@@ -132,7 +131,7 @@ fn unknown(word: &str) -> String {
     let words = ["llm", "session", "inbox", "agents", "approval", "process", "fs", "net", "env"];
     let near = words
         .iter()
-        .map(|known| (crate::contract::distance(word, known), known))
+        .map(|known| (crate::difference::distance(word, known), known))
         .min()
         .filter(|(distance, _)| *distance <= 2);
     let all = NAMES.map(|name| format!("`{name}`")).join(", ");
@@ -243,23 +242,6 @@ impl Grants {
     pub fn has_net(&self) -> bool {
         self.0.iter().any(|grant| matches!(grant, Grant::Net(_)))
     }
-
-    /// What is left below a plugin's ceiling, and what the ceiling took away.
-    pub(crate) fn below(self, ceiling: Option<&[CeilingEntry]>) -> (Self, Vec<Grant>) {
-        let Some(ceiling) = ceiling else { return (self, Vec::new()) };
-        let (kept, taken) = self
-            .0
-            .into_iter()
-            .partition(|grant| ceiling.iter().any(|entry| covers(&entry.capability, &grant.to_string())));
-        (Self(kept), taken)
-    }
-}
-
-/// Whether a line of a ceiling covers a grant: it is the grant, or its first words. Writing includes reading.
-fn covers(ceiling: &str, grant: &str) -> bool {
-    let covered =
-        |ceiling: &str| grant == ceiling || grant.strip_prefix(ceiling).is_some_and(|rest| rest.starts_with(':'));
-    covered(ceiling) || ceiling.strip_prefix("fs:write").is_some_and(|rest| covered(&format!("fs:read{rest}")))
 }
 
 #[cfg(test)]
@@ -342,23 +324,5 @@ mod tests {
         check("a.com:8080", "a.com", 8080, false, true);
         check("a.com:8080", "a.com", 443, true, false);
         check("[::1]:80", "::1", 80, false, true);
-    }
-
-    #[test]
-    fn a_ceiling_only_takes_away() {
-        let check = |ceiling: &[&str], grant: &str, kept: bool| {
-            let ceiling: Vec<_> =
-                ceiling.iter().map(|c| CeilingEntry { capability: (*c).into(), reason: String::new() }).collect();
-            let (left, taken) = Grants::new([grant.parse().expect("a grant")]).below(Some(&ceiling));
-            assert_eq!((left.0.len(), taken.len()), if kept { (1, 0) } else { (0, 1) }, "{ceiling:?} {grant}");
-        };
-        check(&["llm"], "llm", true);
-        check(&["llm"], "process", false);
-        check(&["fs:read"], "fs:read:docs", true);
-        check(&["fs:read"], "fs:write:docs", false);
-        check(&["fs:write"], "fs:read:docs", true);
-        check(&["net:a.com"], "net:a.com:80", true);
-        check(&["net:a.com"], "net:b.com", false);
-        check(&[], "llm", false);
     }
 }

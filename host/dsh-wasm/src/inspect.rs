@@ -3,29 +3,19 @@
 use std::fmt::Write as _;
 
 use dsh_seam::Seam;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
-use wasmparser::component_types::ComponentEntityType;
-use wasmparser::{Chunk, Parser, Payload, Validator, WasmFeatures};
+use wasmparser::component_types::{ComponentEntityType, ComponentInstanceTypeId};
+use wasmparser::types::{Types, TypesRef};
+use wasmparser::{Chunk, Parser, Payload, Validator};
 
+use crate::ceiling::{self, CEILING_SECTION, CeilingEntry};
 use crate::contract;
+use crate::features;
+use crate::foreign::classify;
 use crate::limits::MAX_COMPONENT_BYTES;
-use crate::refusal::{Refusal, classify};
-use crate::shape::Reader;
-
-/// The custom section in which a plugin says the most it will ever ask for: a JSON list of `{"capability", "reason"}`. It may stand in
-/// the component or in a core module directly inside it (that is where compilers put it).
-pub const CEILING_SECTION: &str = "dsh-ceiling";
-
-/// One line of a plugin's ceiling.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CeilingEntry {
-    /// A capability as in a grant, or the first words of one: `fs:read` covers every `fs:read:PATH`.
-    pub capability: String,
-    /// Why the plugin may need it.
-    pub reason: String,
-}
+use crate::refusal::Refusal;
+use crate::shape::{Direction, Interface, Reader};
 
 /// What a file is: its hooks, its capabilities, its size and its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -56,11 +46,11 @@ fn seam_names<S: serde::Serializer>(seams: &[Seam], serializer: S) -> Result<S::
 /// exports a seam, and that every interface it shares with this host has the same shape.
 ///
 /// # Errors
-/// The [`Refusal`] that a load would give.
+/// The [`Refusal`] that a load would give, with everything that is wrong.
 pub fn inspect(bytes: &[u8]) -> Result<Inspection, Refusal> {
-    let inspection = outline(bytes)?;
-    check_shapes(bytes, &inspection)?;
-    Ok(inspection)
+    let (inspection, mut problems) = look(bytes)?;
+    problems.extend(shape_problems(bytes, &inspection)?);
+    Refusal::of(problems).map_or(Ok(inspection), Err)
 }
 
 /// The part of an inspection that costs next to nothing: section headers, names and the hash, no types and no function bodies.
@@ -68,34 +58,52 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, Refusal> {
 /// # Errors
 /// What can be told from that.
 pub fn outline(bytes: &[u8]) -> Result<Inspection, Refusal> {
+    let (inspection, problems) = look(bytes)?;
+    Refusal::of(problems).map_or(Ok(inspection), Err)
+}
+
+/// Validates the whole component and compares its shared interfaces with the host's.
+pub(crate) fn check_shapes(bytes: &[u8], inspection: &Inspection) -> Result<(), Refusal> {
+    Refusal::of(shape_problems(bytes, inspection)?).map_or(Ok(()), Err)
+}
+
+/// What a file is by its names, and everything that is wrong with them; an error when it cannot even be read.
+fn look(bytes: &[u8]) -> Result<(Inspection, Vec<Refusal>), Refusal> {
     classify(bytes)?;
     if bytes.len() > MAX_COMPONENT_BYTES {
         return Err(Refusal::TooLarge { bytes: bytes.len() });
     }
     let mut found = Found::default();
     walk(bytes, Parser::new(0), &mut found, 0)?;
-    let mut seams = Vec::new();
-    for name in &found.exports {
-        seams.extend(contract::seam_of_export(name)?);
+    let Found { imports, exports, ceilings } = found;
+    let mut problems = Vec::new();
+    let mut seams: Vec<(Seam, &String)> = Vec::new();
+    for name in &exports {
+        match contract::seam_of_export(name) {
+            Ok(None) => {}
+            Ok(Some(seam)) => match seams.iter().find(|(known, _)| *known == seam) {
+                Some((_, first)) => {
+                    problems.push(Refusal::SeamTwice { first: (*first).clone(), second: name.clone() });
+                }
+                None => seams.push((seam, name)),
+            },
+            Err(refusal) => problems.push(refusal),
+        }
     }
-    if seams.is_empty() {
-        return Err(Refusal::NoSeam { exports: found.exports });
-    }
+    let mut seams: Vec<Seam> = seams.into_iter().map(|(seam, _)| seam).collect();
     seams.sort();
-    seams.dedup();
-    for name in &found.imports {
-        contract::check_import(name)?;
+    // An export that is nearly a seam says more than that there is none.
+    if seams.is_empty() && problems.is_empty() {
+        problems.push(Refusal::NoSeam { exports: exports.clone(), imports: imports.clone() });
     }
-    let capabilities = capabilities(&found.imports);
-    Ok(Inspection {
-        seams,
-        capabilities,
-        exports: found.exports,
-        imports: found.imports,
-        ceiling: found.ceiling.transpose()?,
-        size: bytes.len(),
-        sha256: sha256(bytes),
-    })
+    problems.extend(imports.iter().filter_map(|name| contract::check_import(name).err()));
+    let ceiling = ceiling::parse(&ceilings).unwrap_or_else(|refusal| {
+        problems.push(refusal);
+        None
+    });
+    let capabilities = capabilities(&imports);
+    let (size, sha256) = (bytes.len(), sha256(bytes));
+    Ok((Inspection { seams, exports, imports, capabilities, ceiling, size, sha256 }, problems))
 }
 
 /// The capabilities behind imported interfaces, in the words of a grant.
@@ -116,16 +124,16 @@ fn capabilities(imports: &[String]) -> Vec<String> {
 }
 
 #[derive(Default)]
-struct Found {
+struct Found<'a> {
     imports: Vec<String>,
     exports: Vec<String>,
-    ceiling: Option<Result<Vec<CeilingEntry>, Refusal>>,
+    ceilings: Vec<&'a [u8]>,
 }
 
 /// Custom sections are looked for in the component and in modules directly inside it.
 const MODULE_DEPTH: usize = 1;
 
-fn walk(mut bytes: &[u8], mut parser: Parser, found: &mut Found, depth: usize) -> Result<(), Refusal> {
+fn walk<'a>(mut bytes: &'a [u8], mut parser: Parser, found: &mut Found<'a>, depth: usize) -> Result<(), Refusal> {
     loop {
         let (consumed, payload) = match parser.parse(bytes, true).map_err(|error| reader_error(&error))? {
             Chunk::NeedMoreData(_) => return Err(Refusal::Truncated { detail: "it ends inside a section".into() }),
@@ -156,7 +164,7 @@ fn walk(mut bytes: &[u8], mut parser: Parser, found: &mut Found, depth: usize) -
                 }
             }
             Payload::CustomSection(section) if section.name() == CEILING_SECTION => {
-                found.ceiling = Some(parse_ceiling(section.data()));
+                found.ceilings.push(section.data());
             }
             Payload::End(_) => return Ok(()),
             _ => {}
@@ -166,84 +174,75 @@ fn walk(mut bytes: &[u8], mut parser: Parser, found: &mut Found, depth: usize) -
 }
 
 fn cut(missing: usize) -> Refusal {
-    Refusal::Truncated { detail: format!("{missing} bytes of a section are missing") }
+    let bytes = if missing == 1 { "1 byte of a section is".to_owned() } else { format!("{missing} bytes of a section are") };
+    Refusal::Truncated { detail: format!("{bytes} missing") }
 }
 
-fn parse_ceiling(data: &[u8]) -> Result<Vec<CeilingEntry>, Refusal> {
-    serde_json::from_slice(data).map_err(|error| Refusal::Invalid {
-        detail: format!("its section `{CEILING_SECTION}` is not a list of capabilities with reasons: {error}"),
-    })
-}
-
-fn reader_error(error: &wasmparser::BinaryReaderError) -> Refusal {
+pub(crate) fn reader_error(error: &wasmparser::BinaryReaderError) -> Refusal {
     let detail = error.to_string();
     if detail.contains("unexpected end") { Refusal::Truncated { detail } } else { Refusal::Invalid { detail } }
 }
 
-/// The features that the engine has on: what is standard, without threads and without the component model's async parts.
-fn features() -> WasmFeatures {
-    let mut features = WasmFeatures::default();
-    for off in [
-        WasmFeatures::THREADS,
-        WasmFeatures::CM_ASYNC,
-        WasmFeatures::GC,
-        WasmFeatures::EXCEPTIONS,
-        WasmFeatures::LEGACY_EXCEPTIONS,
-    ] {
-        features.remove(off);
-    }
-    features
-}
-
-/// Validates the whole component and compares its shared interfaces with the host's.
-pub(crate) fn check_shapes(bytes: &[u8], inspection: &Inspection) -> Result<(), Refusal> {
-    let types = match Validator::new_with_features(features()).validate_all(bytes) {
+/// Everything that is wrong with the types; an error when the component is not even valid.
+fn shape_problems(bytes: &[u8], inspection: &Inspection) -> Result<Vec<Refusal>, Refusal> {
+    let mut problems = Vec::new();
+    let types: Types = match Validator::new_with_features(features::on()).validate_all(bytes) {
         Ok(types) => types,
         Err(error) => {
-            // With everything on it is valid, so what is missing is a feature.
-            let valid = Validator::new_with_features(WasmFeatures::all()).validate_all(bytes).is_ok();
-            return Err(if valid { Refusal::Feature { detail: error.to_string() } } else { reader_error(&error) });
+            let (names, types) = features::beyond(bytes).ok_or_else(|| reader_error(&error))?;
+            problems.push(Refusal::Feature { names, detail: error.to_string() });
+            types
         }
     };
     let types = types.as_ref();
     let mut reader = Reader::new(types);
-    let instance = |item: Option<ComponentEntityType>| match item {
+    for (direction, name) in names(inspection) {
+        if let Some(id) = instance(types, direction, name) {
+            reader.learn(id, direction);
+        }
+    }
+    for (direction, name) in names(inspection) {
+        let Some(expected) = expected(direction, name) else { continue };
+        match (instance(types, direction, name), expected) {
+            (None, _) => problems.push(Refusal::NoInterface { direction, name: name.clone() }),
+            // WASI is not ours to compare.
+            (Some(_), None) => {}
+            (Some(id), Some(expected)) => {
+                let differences = reader.compare(expected, id, direction);
+                let shape = |difference| Refusal::Shape { direction, interface: name.clone(), difference: Box::new(difference) };
+                problems.extend(differences.into_iter().map(shape));
+            }
+        }
+    }
+    Ok(problems)
+}
+
+/// All names, imports first, so that resources are known by the names of the interfaces they come from.
+fn names(inspection: &Inspection) -> impl Iterator<Item = (Direction, &String)> {
+    let imports = inspection.imports.iter().map(|name| (Direction::Imports, name));
+    imports.chain(inspection.exports.iter().map(|name| (Direction::Exports, name)))
+}
+
+/// The host's side of a name: none when it is nobody's business or refused already, no shape for WASI.
+fn expected(direction: Direction, name: &str) -> Option<Option<&'static Interface>> {
+    match direction {
+        Direction::Imports => contract::check_import(name).ok(),
+        Direction::Exports => {
+            let seam = contract::seam_of_export(name).ok()??;
+            Some(Some(&contract::shapes().exports[&contract::interface_of(seam)]))
+        }
+    }
+}
+
+fn instance(types: TypesRef<'_>, direction: Direction, name: &str) -> Option<ComponentInstanceTypeId> {
+    let item = match direction {
+        Direction::Imports => types.component_entity_type_of_import(name),
+        Direction::Exports => types.component_entity_type_of_export(name),
+    };
+    match item {
         Some(ComponentEntityType::Instance(id)) => Some(id),
         _ => None,
-    };
-    for name in &inspection.imports {
-        if let Some(id) = instance(types.component_entity_type_of_import(name)) {
-            reader.learn_resources(id);
-        }
     }
-    for name in &inspection.imports {
-        let Some(expected) = contract::check_import(name)? else { continue };
-        let Some(id) = instance(types.component_entity_type_of_import(name)) else {
-            return Err(Refusal::Link { detail: format!("it imports `{name}` as something else than an interface") });
-        };
-        if let Some(difference) = reader.compare(expected, id, false) {
-            return Err(Refusal::Shape {
-                direction: "imports",
-                interface: name.clone(),
-                difference: Box::new(difference),
-            });
-        }
-    }
-    for name in &inspection.exports {
-        let Some(seam) = contract::seam_of_export(name)? else { continue };
-        let Some(id) = instance(types.component_entity_type_of_export(name)) else {
-            return Err(Refusal::Link { detail: format!("it exports `{name}` as something else than an interface") });
-        };
-        let expected = &contract::shapes().exports[&contract::interface_of(seam)];
-        if let Some(difference) = reader.compare(expected, id, true) {
-            return Err(Refusal::Shape {
-                direction: "exports",
-                interface: name.clone(),
-                difference: Box::new(difference),
-            });
-        }
-    }
-    Ok(())
 }
 
 /// The SHA-256 of a file's bytes, in lower-case hex: what `plugin inspect` and the lock file show.

@@ -94,7 +94,8 @@ impl Engine {
 
 impl Inner {
     fn prepare(&self, plugin: &str, bytes: &[u8], stack_kib: u32, wanted: &Wanted) -> Result<Prepared, Refusal> {
-        let inspection = outline(bytes)?;
+        // A file that is refused for its names is refused with all that `plugin check` says.
+        let inspection = outline(bytes).or_else(|_| inspect(bytes))?;
         let class =
             self.classes.of(stack_kib, &self.ticker).map_err(|error| Refusal::Link { detail: error.to_string() })?;
         let source = Source { plugin, bytes, sha256: &inspection.sha256 };
@@ -177,7 +178,7 @@ impl Preparing {
     fn compiled(&self, class: &Class, source: Source<'_>, wanted: &Wanted) -> Result<Component, Refusal> {
         let key = Key::new(source.sha256, &class.engine);
         let cache = self.cache.as_ref();
-        let turn = cache.and_then(|cache| cache.turn(&key, self.limits.wall(), wanted));
+        let turn = cache.and_then(|cache| cache.turn(&key, self.limits.of(source.bytes.len()).wall(), wanted));
         if let (Some(cache), Some(_)) = (cache, &turn)
             && let Some(component) = load(cache, class, &key, source.plugin)
         {
@@ -205,7 +206,7 @@ impl Preparing {
         };
         let no_key = || CompileFault::NotStarted { detail: "this architecture has no common ground".into() };
         let key = key.ok_or_else(no_key)?;
-        let turn = cache.turn(&key, self.limits.wall(), wanted);
+        let _turn = cache.turn(&key, self.limits.of(source.bytes.len()).wall(), wanted);
         if load(cache, class, &key, source.plugin).is_some()
             && let Some((path, bytes)) = cache.place(&key)
         {
@@ -215,7 +216,6 @@ impl Preparing {
         let code = self.compile(source, target, wanted)?;
         let took = begun.elapsed();
         let kept = cache.store(&key, source.stored(target, &code));
-        drop(turn);
         Ok(match kept {
             Kept::Yes { path, bytes } => Some((path, bytes, Some(took))),
             Kept::No => None,
@@ -232,7 +232,7 @@ impl Preparing {
             }
         };
         notice(CompileStage::Begun);
-        let job = Job { bytes: source.bytes, target, limits: self.limits };
+        let job = Job { bytes: source.bytes, target, budget: self.limits.of(source.bytes.len()) };
         let code = compile::compile(&self.compiler, job, wanted);
         notice(if code.is_ok() { CompileStage::Done(begun.elapsed()) } else { CompileStage::Failed });
         code

@@ -1,34 +1,41 @@
-//! The shapes of a component's interfaces, read with wasmparser before anything is compiled, and the first place where two differ.
+//! The shapes of a component's interfaces, read with wasmparser before anything is compiled, and every place where two differ.
 //!
-//! The host's own side is a tree ([`Ty`]); the component's side is walked in place, so that a component with enormous types costs no
+//! The host's own side is a tree ([`Ty`]); the component's side is walked along it, so that a component with enormous types costs no
 //! more than the host's own types are large. A shape fits when it is equal: within one version records and variants are frozen.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use wasmparser::component_types::{
-    ComponentAnyTypeId, ComponentDefinedType, ComponentEntityType, ComponentFuncTypeId, ComponentInstanceTypeId,
-    ComponentValType, ResourceId,
+    ComponentAnyTypeId, ComponentDefinedType, ComponentDefinedTypeId, ComponentEntityType,
+    ComponentFuncTypeId, ComponentInstanceTypeId, ComponentValType, ResourceId,
 };
 use wasmparser::types::TypesRef;
+
+use crate::difference::{Difference, Lists, nearest_name};
 
 /// A value's type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ty {
     Primitive(String),
-    Record(Vec<(String, Ty)>),
-    Variant(Vec<(String, Option<Ty>)>),
+    Record(Name, Vec<(String, Ty)>),
+    Variant(Name, Vec<(String, Option<Ty>)>),
+    Flags(Name, Vec<String>),
+    Enum(Name, Vec<String>),
     List(Box<Ty>),
     Tuple(Vec<Ty>),
-    Flags(Vec<String>),
-    Enum(Vec<String>),
     Option(Box<Ty>),
     Result(Option<Box<Ty>>, Option<Box<Ty>>),
-    Own(String),
-    Borrow(String),
-    /// A kind of type that none of our interfaces has.
-    Foreign(&'static str),
+    Own(Resource),
+    Borrow(Resource),
+    /// A kind of type that none of our interfaces has, in WIT words, or one that is not walked into.
+    Other(String),
 }
+
+/// The name under which an interface has a type, if it has one.
+type Name = Option<String>;
+
+/// A resource, by the name under which an imported interface has it; none: the component's own.
+type Resource = Option<String>;
 
 /// A function's type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,58 +44,92 @@ pub(crate) struct FuncTy {
     pub result: Option<Ty>,
 }
 
-/// The functions of one interface, by name.
-pub(crate) type Interface = BTreeMap<String, FuncTy>;
-
-/// Where a component's interface differs from this host's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
-    /// The function, or empty for the interface itself.
-    pub function: String,
-    /// The place inside it, outermost first.
-    pub place: Vec<String>,
-    /// What this host takes there.
-    pub expected: String,
-    /// What the component has there.
-    pub found: String,
+/// What is in one interface.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Interface {
+    pub functions: BTreeMap<String, FuncTy>,
+    pub resources: BTreeSet<String>,
 }
 
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "function `{}`", self.function)?;
-        for place in &self.place {
-            write!(f, ", {place}")?;
-        }
-        write!(f, ": this host takes {}, the component has {}", self.expected, self.found)
-    }
+/// Which way an interface goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// The component imports it.
+    Imports,
+    /// The component exports it.
+    Exports,
 }
 
-impl fmt::Display for Ty {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = |names: &[String]| names.join(", ");
+impl Direction {
+    /// As a verb.
+    #[must_use]
+    pub fn verb(self) -> &'static str {
         match self {
-            Self::Primitive(name) => write!(f, "`{name}`"),
-            Self::Record(fields) => write!(
-                f,
-                "a record {{{}}}",
-                fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
-            ),
-            Self::Variant(cases) => write!(
-                f,
-                "a variant {{{}}}",
-                cases.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
-            ),
-            Self::List(item) => write!(f, "a list of {item}"),
-            Self::Tuple(items) => write!(f, "a tuple of {}", items.len()),
-            Self::Flags(flags) => write!(f, "flags {{{}}}", names(flags)),
-            Self::Enum(cases) => write!(f, "an enum {{{}}}", names(cases)),
-            Self::Option(inner) => write!(f, "an option of {inner}"),
-            Self::Result(..) => write!(f, "a result"),
-            Self::Own(name) => write!(f, "a handle of `{name}`"),
-            Self::Borrow(name) => write!(f, "a borrowed handle of `{name}`"),
-            Self::Foreign(what) => write!(f, "{what}"),
+            Self::Imports => "imports",
+            Self::Exports => "exports",
         }
     }
+}
+
+/// Fields, cases or parameters that are shown of one type, and levels that are walked into, when a type is put into words.
+const SHOWN: usize = 16;
+const DEPTH: usize = 4;
+
+impl Ty {
+    /// In WIT words. What has a name and is not `whole` is only named.
+    pub(crate) fn words(&self, whole: bool) -> String {
+        let inner = |ty: &Ty| ty.words(false);
+        let part = |ty: &Option<Box<Ty>>| ty.as_ref().map_or_else(|| "_".to_owned(), |ty| inner(ty));
+        match self {
+            Self::Primitive(name) | Self::Other(name) => name.clone(),
+            Self::Record(name, fields) => braced("record", name, whole, fields, |(name, ty)| {
+                if whole { format!("{name}: {}", inner(ty)) } else { name.clone() }
+            }),
+            Self::Variant(name, cases) => braced("variant", name, whole, cases, |(name, ty)| match ty {
+                Some(ty) if whole => format!("{name}({})", inner(ty)),
+                _ => name.clone(),
+            }),
+            Self::Flags(name, flags) => braced("flags", name, whole, flags, Clone::clone),
+            Self::Enum(name, cases) => braced("enum", name, whole, cases, Clone::clone),
+            Self::List(item) => format!("list<{}>", inner(item)),
+            Self::Tuple(items) => format!("tuple<{}>", joined(items, inner)),
+            Self::Option(item) => format!("option<{}>", inner(item)),
+            Self::Result(None, None) => "result".into(),
+            Self::Result(Some(ok), None) => format!("result<{}>", inner(ok)),
+            Self::Result(ok, err) => format!("result<{}, {}>", part(ok), part(err)),
+            Self::Own(Some(name)) => format!("own<{name}>"),
+            Self::Borrow(Some(name)) => format!("borrow<{name}>"),
+            Self::Own(None) | Self::Borrow(None) => "a resource of the component's own".into(),
+        }
+    }
+}
+
+impl FuncTy {
+    /// In WIT words.
+    pub(crate) fn words(&self) -> String {
+        let params = joined(&self.params, |(name, ty)| format!("{name}: {}", ty.words(false)));
+        match &self.result {
+            Some(result) => format!("func({params}) -> {}", result.words(false)),
+            None => format!("func({params})"),
+        }
+    }
+}
+
+fn braced<T>(kind: &str, name: &Name, whole: bool, items: &[T], word: impl Fn(&T) -> String) -> String {
+    match name {
+        Some(name) if !whole => name.clone(),
+        Some(name) => format!("{kind} {name} {{ {} }}", joined(items, word)),
+        None => format!("{kind} {{ {} }}", joined(items, word)),
+    }
+}
+
+/// The first of a list that a stranger may have made long.
+fn joined<T>(items: &[T], word: impl Fn(&T) -> String) -> String {
+    let mut words: Vec<String> = items.iter().take(SHOWN).map(word).collect();
+    if items.len() > SHOWN {
+        words.push("…".into());
+    }
+    words.join(", ")
 }
 
 /// Reads types out of one validated component.
@@ -96,268 +137,357 @@ impl fmt::Display for Ty {
 pub(crate) struct Reader<'a> {
     types: TypesRef<'a>,
     resources: BTreeMap<ResourceId, String>,
+    names: HashMap<ComponentDefinedTypeId, String>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(types: TypesRef<'a>) -> Self {
-        Self { types, resources: BTreeMap::new() }
+        Self { types, resources: BTreeMap::new(), names: HashMap::new() }
     }
 
-    /// Learns the names of the resources that an imported interface has.
-    pub(crate) fn learn_resources(&mut self, instance: ComponentInstanceTypeId) {
-        let exports = self.types[instance].exports.iter();
-        let names = exports.filter_map(|(name, item)| resource_of(item).map(|id| (id, name.clone())));
-        for (id, name) in names.collect::<Vec<_>>() {
-            self.resources.entry(id).or_insert(name);
+    /// Learns the names that an interface gives to its types, and, of an imported one, to its resources.
+    pub(crate) fn learn(&mut self, instance: ComponentInstanceTypeId, direction: Direction) {
+        for (name, item) in &self.types[instance].exports {
+            match item {
+                ComponentEntityType::Type { created: ComponentAnyTypeId::Resource(id), .. } => {
+                    if direction == Direction::Imports {
+                        self.resources.entry(id.resource()).or_insert_with(|| name.clone());
+                    }
+                }
+                ComponentEntityType::Type { created: ComponentAnyTypeId::Defined(id), .. } => {
+                    self.names.entry(*id).or_insert_with(|| name.clone());
+                }
+                _ => {}
+            }
         }
     }
 
-    /// The functions of an interface, as a tree. For the host's own interfaces, whose size is known.
+    /// An interface as a tree. For the host's own, whose size is known.
     pub(crate) fn interface(&self, instance: ComponentInstanceTypeId) -> Interface {
-        let functions = self.types[instance].exports.iter().filter_map(|(name, item)| match item {
-            ComponentEntityType::Func(id) => Some((name.clone(), self.func(*id))),
-            _ => None,
-        });
-        functions.collect()
+        let mut interface = Interface::default();
+        for (name, item) in &self.types[instance].exports {
+            match item {
+                ComponentEntityType::Func(id) => drop(interface.functions.insert(name.clone(), self.func(*id, usize::MAX))),
+                item if is_resource(item) => drop(interface.resources.insert(name.clone())),
+                _ => {}
+            }
+        }
+        interface
     }
 
-    fn func(&self, id: ComponentFuncTypeId) -> FuncTy {
+    fn func(&self, id: ComponentFuncTypeId, depth: usize) -> FuncTy {
         let func = &self.types[id];
-        let params = func.params.iter().map(|(name, ty)| (name.to_string(), self.ty(*ty))).collect();
-        FuncTy { params, result: func.result.map(|ty| self.ty(ty)) }
+        let shown = if depth == usize::MAX { usize::MAX } else { SHOWN + 1 };
+        let params = func.params.iter().take(shown).map(|(name, ty)| (name.to_string(), self.ty(*ty, depth))).collect();
+        FuncTy { params, result: func.result.map(|ty| self.ty(ty, depth)) }
     }
 
-    fn ty(&self, ty: ComponentValType) -> Ty {
+    /// A type as a tree, not deeper than `depth`; where that is a bound, not broader than what is shown either.
+    fn ty(&self, ty: ComponentValType, depth: usize) -> Ty {
         let id = match ty {
             ComponentValType::Primitive(primitive) => return Ty::Primitive(primitive.to_string()),
             ComponentValType::Type(id) => id,
         };
+        let name = self.name(id);
+        if depth == 0 {
+            return Ty::Other(name.unwrap_or_else(|| "…".into()));
+        }
+        let shown = if depth == usize::MAX { usize::MAX } else { SHOWN + 1 };
+        let below = |ty: ComponentValType| self.ty(ty, if depth == usize::MAX { depth } else { depth - 1 });
         match &self.types[id] {
             ComponentDefinedType::Primitive(primitive) => Ty::Primitive(primitive.to_string()),
             ComponentDefinedType::Record(record) => {
-                Ty::Record(record.fields.iter().map(|(name, ty)| (name.to_string(), self.ty(*ty))).collect())
+                Ty::Record(name, record.fields.iter().take(shown).map(|(name, ty)| (name.to_string(), below(*ty))).collect())
             }
-            ComponentDefinedType::Variant(variant) => Ty::Variant(
-                variant.cases.iter().map(|(name, case)| (name.to_string(), case.ty.map(|ty| self.ty(ty)))).collect(),
-            ),
-            ComponentDefinedType::List(item) => Ty::List(Box::new(self.ty(*item))),
-            ComponentDefinedType::Tuple(tuple) => Ty::Tuple(tuple.types.iter().map(|ty| self.ty(*ty)).collect()),
-            ComponentDefinedType::Flags(flags) => Ty::Flags(flags.iter().map(ToString::to_string).collect()),
-            ComponentDefinedType::Enum(cases) => Ty::Enum(cases.iter().map(ToString::to_string).collect()),
-            ComponentDefinedType::Option(inner) => Ty::Option(Box::new(self.ty(*inner))),
+            ComponentDefinedType::Variant(variant) => {
+                let cases = variant.cases.iter().take(shown);
+                Ty::Variant(name, cases.map(|(name, case)| (name.to_string(), case.ty.map(below))).collect())
+            }
+            ComponentDefinedType::Flags(flags) => Ty::Flags(name, flags.iter().take(shown).map(ToString::to_string).collect()),
+            ComponentDefinedType::Enum(cases) => Ty::Enum(name, cases.iter().take(shown).map(ToString::to_string).collect()),
+            ComponentDefinedType::List(item) => Ty::List(Box::new(below(*item))),
+            ComponentDefinedType::Tuple(tuple) => Ty::Tuple(tuple.types.iter().take(shown).map(|ty| below(*ty)).collect()),
+            ComponentDefinedType::Option(inner) => Ty::Option(Box::new(below(*inner))),
             ComponentDefinedType::Result { ok, err } => {
-                Ty::Result(ok.map(|ty| Box::new(self.ty(ty))), err.map(|ty| Box::new(self.ty(ty))))
+                Ty::Result(ok.map(|ty| Box::new(below(ty))), err.map(|ty| Box::new(below(ty))))
             }
             ComponentDefinedType::Own(resource) => Ty::Own(self.resource(resource.resource())),
             ComponentDefinedType::Borrow(resource) => Ty::Borrow(self.resource(resource.resource())),
-            ComponentDefinedType::Future(_) => Ty::Foreign("a future"),
-            ComponentDefinedType::Stream(_) => Ty::Foreign("a stream"),
-            ComponentDefinedType::Map(..) => Ty::Foreign("a map"),
-            ComponentDefinedType::FixedLengthList(..) => Ty::Foreign("a list of fixed length"),
+            ComponentDefinedType::Future(inner) => Ty::Other(self.around("future", *inner)),
+            ComponentDefinedType::Stream(inner) => Ty::Other(self.around("stream", *inner)),
+            ComponentDefinedType::Map(key, value) => {
+                Ty::Other(format!("map<{}, {}>", below(*key).words(false), below(*value).words(false)))
+            }
+            ComponentDefinedType::FixedLengthList(item, length) => {
+                Ty::Other(format!("list<{}, {length}>", below(*item).words(false)))
+            }
         }
     }
 
-    fn resource(&self, id: ResourceId) -> String {
-        self.resources.get(&id).cloned().unwrap_or_else(|| "a resource of its own".into())
+    fn around(&self, kind: &str, inner: Option<ComponentValType>) -> String {
+        match inner {
+            Some(ty) => format!("{kind}<{}>", self.ty(ty, 1).words(false)),
+            None => kind.to_owned(),
+        }
     }
 
-    /// The first difference between an interface of the host and the component's. With `all`, the component must have every function
-    /// of it (an export); otherwise each that it has must be known (an import).
+    fn name(&self, mut id: ComponentDefinedTypeId) -> Name {
+        loop {
+            if let Some(name) = self.names.get(&id) {
+                return Some(name.clone());
+            }
+            id = self.types.peel_alias(id)?;
+        }
+    }
+
+    fn resource(&self, id: ResourceId) -> Resource {
+        self.resources.get(&id).cloned()
+    }
+
+    /// Every difference between an interface of the host and the component's. An exported one must have every function of ours, and what
+    /// it has beyond is its own affair; of an imported one each function must be known.
     pub(crate) fn compare(
         &self,
         expected: &Interface,
         found: ComponentInstanceTypeId,
-        all: bool,
-    ) -> Option<Difference> {
+        direction: Direction,
+    ) -> Vec<Difference> {
+        let mut comparison = Comparison { reader: self, function: String::new(), place: Vec::new(), found: Vec::new() };
         let exports = &self.types[found].exports;
-        if all {
-            for name in expected.keys() {
-                if !matches!(exports.get(name.as_str()), Some(ComponentEntityType::Func(_))) {
-                    return Some(difference(name, Vec::new(), "it", "no such function"));
+        let functions = || exports.iter().filter(|(_, item)| matches!(item, ComponentEntityType::Func(_)));
+        let names = || functions().map(|(name, _)| name.as_str());
+        if direction == Direction::Exports {
+            for (name, function) in &expected.functions {
+                if !names().any(|have| have == name) {
+                    let strange = names().filter(|have| !expected.functions.contains_key(*have));
+                    comparison.missing(name, function, nearest_name(name, strange));
                 }
             }
         }
         for (name, item) in exports {
-            let ComponentEntityType::Func(id) = item else { continue };
-            match expected.get(name.as_str()) {
-                Some(expected) => {
-                    let mut place = Vec::new();
-                    if let Some((want, have)) = self.compare_func(expected, *id, &mut place) {
-                        place.reverse();
-                        return Some(difference(name, place, &want, &have));
+            match item {
+                ComponentEntityType::Func(id) => match expected.functions.get(name.as_str()) {
+                    Some(function) => comparison.function(name, function, *id),
+                    None if direction == Direction::Imports => {
+                        let near = nearest_name(name, expected.functions.keys().map(String::as_str));
+                        comparison.unknown(name, &self.func(*id, DEPTH), near);
                     }
+                    None => {}
+                },
+                item if is_resource(item) && direction == Direction::Imports && !expected.resources.contains(name.as_str()) => {
+                    comparison.unknown_resource(name, nearest_name(name, expected.resources.iter().map(String::as_str)));
                 }
-                // What an exported interface has beyond ours is its own affair.
-                None if all => {}
-                None => {
-                    let known = expected.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-                    return Some(difference(name, Vec::new(), &format!("only {known}"), "this one"));
-                }
+                _ => {}
             }
         }
-        None
+        Difference::once(comparison.found)
+    }
+}
+
+fn is_resource(item: &ComponentEntityType) -> bool {
+    matches!(item, ComponentEntityType::Type { created: ComponentAnyTypeId::Resource(_), .. })
+}
+
+/// One comparison of two interfaces.
+struct Comparison<'r, 'a> {
+    reader: &'r Reader<'a>,
+    function: String,
+    place: Vec<String>,
+    found: Vec<Difference>,
+}
+
+/// How a function is called in WIT: `llm-request.model` for a resource's method.
+fn shown(function: &str) -> String {
+    match function.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some(("constructor", resource)) => format!("{resource}.constructor"),
+        Some((_, name)) => name.to_owned(),
+        None => function.to_owned(),
+    }
+}
+
+impl Comparison<'_, '_> {
+    fn put(&mut self, expected: String, found: String, remark: Option<String>, change: String) {
+        let (function, place) = (self.function.clone(), self.place.clone());
+        self.found.push(Difference { function, place, expected, found, remark, change, elsewhere: 0 });
     }
 
-    fn compare_func(
-        &self,
-        expected: &FuncTy,
-        id: ComponentFuncTypeId,
-        place: &mut Vec<String>,
-    ) -> Option<(String, String)> {
-        let found = &self.types[id];
+    fn missing(&mut self, name: &str, function: &FuncTy, near: Option<&str>) {
+        self.function = shown(name);
+        let name = shown(name);
+        let (remark, change) = match near.map(shown) {
+            Some(near) => (Some(format!("it has `{near}`")), format!("rename `{near}` to `{name}`")),
+            None => (None, format!("export the function `{name}`")),
+        };
+        self.put(function.words(), "no such function".into(), remark, change);
+    }
+
+    fn unknown(&mut self, name: &str, function: &FuncTy, near: Option<&str>) {
+        self.function = shown(name);
+        let change = match near.map(shown) {
+            Some(near) => format!("did you mean `{near}`? Otherwise build the plugin without it"),
+            None => "build the plugin without it".into(),
+        };
+        self.found.push(Difference {
+            function: shown(name),
+            place: Vec::new(),
+            expected: "no such function".into(),
+            found: function.words(),
+            remark: None,
+            change,
+            elsewhere: 0,
+        });
+    }
+
+    fn unknown_resource(&mut self, name: &str, near: Option<&str>) {
+        let change = match near {
+            Some(near) => format!("did you mean `{near}`? Otherwise build the plugin without it"),
+            None => "build the plugin without it".into(),
+        };
+        self.function.clear();
+        self.place = vec![format!("resource `{name}`")];
+        self.put("no such resource".into(), "one".into(), None, change);
+        self.place.clear();
+    }
+
+    fn function(&mut self, name: &str, expected: &FuncTy, id: ComponentFuncTypeId) {
+        self.function = shown(name);
+        let types = self.reader.types;
+        let found = &types[id];
+        let words = || self.reader.func(id, DEPTH).words();
         if found.async_ {
-            return Some(("a plain `func`".into(), "an `async func`".into()));
+            let (expected, found) = (expected.words(), format!("async {}", words()));
+            return self.put(expected, found, None, "make it a plain `func`".into());
         }
-        if expected.params.len() != found.params.len()
-            || expected.params.iter().zip(&found.params).any(|((a, _), (b, _))| a != b.as_str())
-        {
-            let want = expected.params.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-            let have = found.params.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
-            return Some((format!("the parameters ({})", want.join(", ")), format!("({})", have.join(", "))));
+        let want: Vec<&str> = expected.params.iter().map(|(name, _)| name.as_str()).collect();
+        let have: Vec<&str> = found.params.iter().map(|(name, _)| name.as_str()).collect();
+        if let Some((remark, change)) = (Lists { what: "parameter", want: &want, have: &have }).compare() {
+            let words = words();
+            self.put(expected.words(), words, Some(remark), change);
         }
-        for ((name, want), (_, have)) in expected.params.iter().zip(&found.params) {
-            if let Some(found) = self.compare_ty(want, *have, place) {
-                place.push(format!("parameter `{name}`"));
-                return Some(found);
+        for (name, want) in &expected.params {
+            if let Some((_, have)) = found.params.iter().find(|(have, _)| have.as_str() == name) {
+                self.at(format!("parameter `{name}`"), |this| this.ty(want, *have));
             }
         }
-        let found = self.compare_option(expected.result.as_ref(), found.result, place);
-        if found.is_some() {
-            place.push("result".into());
-        }
-        found
+        self.at("result".into(), |this| this.option(expected.result.as_ref(), found.result));
     }
 
-    fn compare_option(
-        &self,
-        want: Option<&Ty>,
-        have: Option<ComponentValType>,
-        place: &mut Vec<String>,
-    ) -> Option<(String, String)> {
+    fn at(&mut self, place: String, inside: impl FnOnce(&mut Self)) {
+        self.place.push(place);
+        inside(self);
+        self.place.pop();
+    }
+
+    fn option(&mut self, want: Option<&Ty>, have: Option<ComponentValType>) {
         match (want, have) {
-            (None, None) => None,
-            (Some(want), Some(have)) => self.compare_ty(want, have, place),
-            (Some(want), None) => Some((want.to_string(), "nothing".into())),
-            (None, Some(have)) => Some(("nothing".into(), self.brief(have))),
+            (None, None) => {}
+            (Some(want), Some(have)) => self.ty(want, have),
+            (Some(want), None) => self.put(want.words(true), "nothing".into(), None, format!("make it `{}`", want.words(false))),
+            (None, Some(have)) => {
+                let have = self.reader.ty(have, DEPTH).words(true);
+                self.put("nothing".into(), have, None, "leave it out".into());
+            }
         }
     }
 
-    fn compare_ty(&self, want: &Ty, have: ComponentValType, place: &mut Vec<String>) -> Option<(String, String)> {
-        let differs = || Some((want.to_string(), self.brief(have)));
+    fn differ(&mut self, want: &Ty, have: ComponentValType, why: Option<(String, String)>) {
+        let have = self.reader.ty(have, DEPTH);
+        let (remark, change) = match why {
+            Some((remark, change)) => (Some(remark), change),
+            None => resource_words(want, &have).map_or_else(
+                || (None, format!("make it `{}`", want.words(false))),
+                |(remark, change)| (Some(remark), change),
+            ),
+        };
+        self.put(want.words(true), have.words(true), remark, change);
+    }
+
+    /// Compares the names of two lists, reports how they differ, and says whether they are worth walking into.
+    fn names<'n>(
+        &mut self,
+        what: &'static str,
+        sides: (&Ty, ComponentValType),
+        want: impl Iterator<Item = &'n str>,
+        have: impl Iterator<Item = &'n str>,
+    ) {
+        let (want, have): (Vec<&str>, Vec<&str>) = (want.collect(), have.take(MOST_NAMES).collect());
+        if let Some(why) = (Lists { what, want: &want, have: &have }).compare() {
+            self.differ(sides.0, sides.1, Some(why));
+        }
+    }
+
+    fn ty(&mut self, want: &Ty, have: ComponentValType) {
         let id = match have {
             ComponentValType::Primitive(primitive) => {
-                return if matches!(want, Ty::Primitive(name) if *name == primitive.to_string()) {
-                    None
-                } else {
-                    differs()
-                };
+                if !matches!(want, Ty::Primitive(name) if *name == primitive.to_string()) {
+                    self.differ(want, have, None);
+                }
+                return;
             }
             ComponentValType::Type(id) => id,
         };
-        match (want, &self.types[id]) {
-            (Ty::Primitive(want), ComponentDefinedType::Primitive(have)) if *want == have.to_string() => None,
-            (Ty::Record(want), ComponentDefinedType::Record(have)) => {
-                if !want.iter().map(|(name, _)| name.as_str()).eq(have.fields.keys().map(|name| name.as_str())) {
-                    return differs();
+        let (sides, types) = ((want, have), self.reader.types);
+        match (want, &types[id]) {
+            (Ty::Primitive(want), ComponentDefinedType::Primitive(have)) if *want == have.to_string() => {}
+            (Ty::Record(_, want), ComponentDefinedType::Record(record)) => {
+                let names = want.iter().map(|(name, _)| name.as_str());
+                self.names("field", sides, names, record.fields.keys().map(|name| name.as_str()));
+                for (name, want) in want {
+                    if let Some(have) = record.fields.iter().find(|(have, _)| have.as_str() == name).map(|(_, ty)| ty) {
+                        self.at(format!("field `{name}`"), |this| this.ty(want, *have));
+                    }
                 }
-                let fields = want.iter().zip(have.fields.values());
-                self.first(
-                    fields.map(|((name, want), have)| (format!("field `{name}`"), Some(want), Some(*have))),
-                    place,
-                )
             }
-            (Ty::Variant(want), ComponentDefinedType::Variant(have)) => {
-                if !want.iter().map(|(name, _)| name.as_str()).eq(have.cases.keys().map(|name| name.as_str())) {
-                    return differs();
+            (Ty::Variant(_, want), ComponentDefinedType::Variant(variant)) => {
+                let names = want.iter().map(|(name, _)| name.as_str());
+                self.names("case", sides, names, variant.cases.keys().map(|name| name.as_str()));
+                for (name, want) in want {
+                    if let Some(have) = variant.cases.iter().find(|(have, _)| have.as_str() == name).map(|(_, case)| case) {
+                        self.at(format!("case `{name}`"), |this| this.option(want.as_ref(), have.ty));
+                    }
                 }
-                let cases = want.iter().zip(have.cases.values());
-                self.first(cases.map(|((name, want), have)| (format!("case `{name}`"), want.as_ref(), have.ty)), place)
             }
-            (Ty::Tuple(want), ComponentDefinedType::Tuple(have)) if want.len() == have.types.len() => {
-                let items = want.iter().zip(have.types.iter()).enumerate();
-                self.first(items.map(|(n, (want, have))| (format!("part {}", n + 1), Some(want), Some(*have))), place)
+            (Ty::Flags(_, want), ComponentDefinedType::Flags(have)) => {
+                self.names("flag", sides, want.iter().map(String::as_str), have.iter().map(|name| name.as_str()));
+            }
+            (Ty::Enum(_, want), ComponentDefinedType::Enum(have)) => {
+                self.names("case", sides, want.iter().map(String::as_str), have.iter().map(|name| name.as_str()));
+            }
+            (Ty::Tuple(want), ComponentDefinedType::Tuple(tuple)) if want.len() == tuple.types.len() => {
+                for (n, (want, have)) in want.iter().zip(tuple.types.iter()).enumerate() {
+                    self.at(format!("part {}", n + 1), |this| this.ty(want, *have));
+                }
             }
             (Ty::Result(ok, err), ComponentDefinedType::Result { ok: have_ok, err: have_err }) => {
-                let parts =
-                    [("`ok`".to_owned(), ok.as_deref(), *have_ok), ("`err`".to_owned(), err.as_deref(), *have_err)];
-                self.first(parts.into_iter(), place)
+                self.at("`ok`".into(), |this| this.option(ok.as_deref(), *have_ok));
+                self.at("`err`".into(), |this| this.option(err.as_deref(), *have_err));
             }
-            (Ty::List(want), ComponentDefinedType::List(have)) => {
-                self.first([("item".to_owned(), Some(&**want), Some(*have))].into_iter(), place)
-            }
-            (Ty::Option(want), ComponentDefinedType::Option(have)) => self.compare_ty(want, *have, place),
-            (Ty::Flags(want), ComponentDefinedType::Flags(have))
-                if want.iter().map(String::as_str).eq(have.iter().map(|name| name.as_str())) =>
-            {
-                None
-            }
-            (Ty::Enum(want), ComponentDefinedType::Enum(have))
-                if want.iter().map(String::as_str).eq(have.iter().map(|name| name.as_str())) =>
-            {
-                None
-            }
-            (Ty::Own(want), ComponentDefinedType::Own(have)) if *want == self.resource(have.resource()) => None,
-            (Ty::Borrow(want), ComponentDefinedType::Borrow(have)) if *want == self.resource(have.resource()) => None,
-            _ => differs(),
-        }
-    }
-
-    fn first<'t>(
-        &self,
-        parts: impl Iterator<Item = (String, Option<&'t Ty>, Option<ComponentValType>)>,
-        place: &mut Vec<String>,
-    ) -> Option<(String, String)> {
-        for (name, want, have) in parts {
-            if let Some(found) = self.compare_option(want, have, place) {
-                place.push(name);
-                return Some(found);
-            }
-        }
-        None
-    }
-
-    /// A type in a few words, without walking into it.
-    fn brief(&self, ty: ComponentValType) -> String {
-        let ComponentValType::Type(id) = ty else {
-            return self.ty(ty).to_string();
-        };
-        match &self.types[id] {
-            ComponentDefinedType::List(_) => "a list".into(),
-            ComponentDefinedType::Option(_) => "an option".into(),
-            ComponentDefinedType::Tuple(tuple) => format!("a tuple of {}", tuple.types.len()),
-            ComponentDefinedType::Record(record) => {
-                format!("a record {{{}}}", some(record.fields.keys().map(|name| name.as_str())))
-            }
-            ComponentDefinedType::Variant(variant) => {
-                format!("a variant {{{}}}", some(variant.cases.keys().map(|name| name.as_str())))
-            }
-            ComponentDefinedType::Enum(cases) => {
-                format!("an enum {{{}}}", some(cases.iter().map(|name| name.as_str())))
-            }
-            ComponentDefinedType::Flags(flags) => format!("flags {{{}}}", some(flags.iter().map(|name| name.as_str()))),
-            ComponentDefinedType::Result { .. } => "a result".into(),
-            _ => self.ty(ty).to_string(),
+            (Ty::List(want), ComponentDefinedType::List(have)) => self.at("item".into(), |this| this.ty(want, *have)),
+            (Ty::Option(want), ComponentDefinedType::Option(have)) => self.ty(want, *have),
+            (Ty::Own(Some(want)), ComponentDefinedType::Own(have))
+            | (Ty::Borrow(Some(want)), ComponentDefinedType::Borrow(have))
+                if self.reader.resource(have.resource()).as_deref() == Some(want) => {}
+            _ => self.differ(want, have, None),
         }
     }
 }
 
-/// The first names of a list that a stranger may have made long.
-fn some<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    const SHOWN: usize = 16;
-    let mut names: Vec<&str> = names.take(SHOWN + 1).collect();
-    if names.len() > SHOWN {
-        names[SHOWN] = "…";
-    }
-    names.join(", ")
-}
+/// Names that are looked at of a list that a stranger may have made long: no interface of ours has as many.
+const MOST_NAMES: usize = 1_000;
 
-fn difference(function: &str, place: Vec<String>, expected: &str, found: &str) -> Difference {
-    Difference { function: function.to_owned(), place, expected: expected.to_owned(), found: found.to_owned() }
-}
-
-fn resource_of(item: &ComponentEntityType) -> Option<ResourceId> {
-    match item {
-        ComponentEntityType::Type { created: ComponentAnyTypeId::Resource(id), .. } => Some(id.resource()),
+/// What is to be said when a handle is not the one that is meant.
+fn resource_words(want: &Ty, have: &Ty) -> Option<(String, String)> {
+    match (want, have) {
+        (Ty::Own(Some(want)), Ty::Borrow(Some(have))) if want == have => {
+            Some(("the handle is borrowed, and this host passes it owned".into(), format!("write `{want}` instead of `borrow<{want}>`")))
+        }
+        (Ty::Borrow(Some(want)), Ty::Own(Some(have))) if want == have => {
+            Some(("the handle is owned, and this host lends it".into(), format!("write `borrow<{want}>`")))
+        }
+        (Ty::Own(Some(want)), Ty::Own(None) | Ty::Borrow(None)) => Some((
+            format!("the component defines the resource itself instead of taking this host's `{want}`"),
+            format!("`use` the resource `{want}` from the imported interface that has it"),
+        )),
         _ => None,
     }
 }

@@ -110,12 +110,7 @@ impl Lock {
 
     /// Reads a lock file; `shown` is how messages call it.
     pub fn read(path: &Path, shown: &str) -> Result<Self, Unread> {
-        let ill = |stop: Stop| {
-            Unread::Ill(Box::new(match stop.hint {
-                Some(_) => stop,
-                None => stop.hint("write it anew with `dsh-host plugin lock`, and compare it with the committed one"),
-            }))
-        };
+        let ill = |stop: Stop| Unread::Ill(Box::new(stop));
         let bytes = match sources::read_at_most(path, MAX_BYTES) {
             Ok(bytes) => bytes,
             Err(sources::Unread::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Err(Unread::Missing),

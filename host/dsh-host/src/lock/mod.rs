@@ -8,7 +8,6 @@ mod report;
 
 use std::path::PathBuf;
 
-use dsh_seam::{PluginName, Seam};
 use dsh_wasm::{Grants, Inspection, LoadError, Refusal};
 
 use crate::compose;
@@ -92,7 +91,11 @@ pub fn check(lock: &LockPlan, plugins: &[(&PluginPlan, &[u8])]) -> Result<(), St
             return Err(Stop::usage(format!("there is no `{}`, and `--locked` needs one", lock.shown))
                 .hint(format!("write it with `{}`, look at it, and commit it", lock.command)));
         }
-        (Err(Unread::Ill(stop)), true) => return Err(*stop),
+        (Err(Unread::Ill(stop)), true) => {
+            let anew = format!("write it anew with `{}`, and compare it with the committed one", lock.command);
+            let hint = stop.hint.clone().unwrap_or(anew);
+            return Err(stop.hint(hint));
+        }
         (Err(Unread::Ill(stop)), false) => {
             if !plugins.is_empty() {
                 tracing::warn!("{}; it is not heeded, and with `--locked` nothing would run", stop.message);
