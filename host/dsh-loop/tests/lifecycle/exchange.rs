@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use dsh_loop::AgentLoop;
+use dsh_loop::{AgentLoop, AgentOwner, LoopAgent};
 use dsh_seam::event::{Entry, Source};
 use dsh_seam::failure::{FailureMode, PluginError, Seam};
 use dsh_seam::ids::{AgentId, PluginName};
@@ -38,12 +38,16 @@ struct Version {
     tool: &'static str,
     fails: bool,
     diary: Diary,
+    meanwhile: Meanwhile,
 }
+
+/// An agent that gets context while the plugin flushes.
+type Meanwhile = Arc<Mutex<Option<Arc<LoopAgent>>>>;
 
 impl Version {
     fn named(name: &str, version: &'static str, tool: &'static str, diary: &Diary) -> Self {
         let name = PluginName::new(name).expect("valid");
-        Self { name, version, tool, fails: false, diary: diary.clone() }
+        Self { name, version, tool, fails: false, diary: diary.clone(), meanwhile: Meanwhile::default() }
     }
 
     fn new(version: &'static str, diary: &Diary) -> Arc<dyn Plugin> {
@@ -75,8 +79,8 @@ impl Plugin for Version {
             annotations: Annotations::default(),
         };
         let kinds = ["user/message", "context/message", "plugin/*"].map(str::to_owned).to_vec();
-        let (version, fails, diary) = (self.version, self.fails, self.diary.clone());
-        let part = Arc::new(Part { version, fails, diary, tools: vec![tool], kinds, context });
+        let (version, fails, diary, meanwhile) = (self.version, self.fails, self.diary.clone(), self.meanwhile.clone());
+        let part = Arc::new(Part { version, fails, diary, meanwhile, tools: vec![tool], kinds, context });
         Attached {
             provider: Some(part.clone()),
             observer: Some(part.clone()),
@@ -92,6 +96,7 @@ struct Part {
     version: &'static str,
     fails: bool,
     diary: Diary,
+    meanwhile: Meanwhile,
     tools: Vec<ToolDefinition>,
     kinds: Vec<String>,
     context: Arc<dyn PluginContext>,
@@ -140,6 +145,10 @@ impl Observer for Part {
 impl Flush for Part {
     async fn flush(&self) -> Result<(), FlushError> {
         self.write("flushes");
+        let meanwhile = self.meanwhile.lock().expect("not poisoned").take();
+        if let Some(agent) = meanwhile {
+            agent.inject(text("meanwhile"), Source::User).await.expect("it is logged");
+        }
         Ok(())
     }
 }
@@ -152,14 +161,14 @@ impl Lifecycle for Part {
 }
 
 /// An agent whose plugin `p` is `v1`, and the loop that it is from.
-async fn made(bench: &Bench) -> (AgentLoop, dsh_loop::AgentOwner) {
+async fn made(bench: &Bench) -> (AgentLoop, AgentOwner) {
     let agents = bench.agent_loop();
     let agent = agents.create(AgentId::new("main").expect("valid"), bench.options.clone()).await.expect("it is made");
     bench.recorder.is_about(agent.agent());
     (agents, agent)
 }
 
-async fn say(agent: &dsh_loop::AgentOwner, message: &str) {
+async fn say(agent: &AgentOwner, message: &str) {
     agent.send(text(message), Source::User).expect("there is room");
     agent.idle().await;
 }
@@ -222,6 +231,32 @@ async fn a_version_takes_over_at_the_next_turn_and_nothing_is_left_of_the_one_be
         agent/status idle
         agent/status disposed
         agent/disposed 0",
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_while_the_old_one_flushes_is_flushed_too() {
+    let diary = Diary::default();
+    let v1 = Version::named("p", "v1", "look", &diary);
+    let meanwhile = v1.meanwhile.clone();
+    let bench = Bench::new(vec![Answer::Text("a"), Answer::Text("b")]).with(Arc::new(v1));
+    let (agents, agent) = made(&bench).await;
+    say(&agent, "go").await;
+    agents.exchange(&[Version::new("v2", &diary)]);
+    agent.inject(text("between"), Source::User).await.expect("it is logged");
+    *meanwhile.lock().expect("not poisoned") = Some(agent.agent());
+    diary.take();
+    say(&agent, "again").await;
+    check(
+        &diary.take(),
+        "
+        v1 flushes
+        v1 sees context/message, keeps nothing
+        v1 flushes
+        v1 is detached
+        v1 is dropped
+        v2 sees user/message, keeps nothing
+        v2 flushes",
     );
 }
 
@@ -309,6 +344,8 @@ async fn an_observer_that_was_off_is_on_in_another_version() {
     let told = diary.take();
     assert_eq!(told.matches("sees").count(), 3, "{told}");
     agents.exchange(&[Version::new("v2", &diary)]);
+    // One that is off has nothing to flush either.
+    agent.inject(text("between"), Source::User).await.expect("it is logged");
     say(&agent, "5").await;
     check(&diary.take(), "v1 is detached\nv1 is dropped\nv2 sees user/message, keeps nothing\nv2 flushes");
 }
