@@ -23,6 +23,7 @@ use crate::instance::{Armed, Instance, Mold, Returned, Terms};
 use crate::lists::Lists;
 use crate::observing::Observing;
 use crate::receipt::{self, About};
+use crate::scene;
 use crate::store::Call;
 use crate::words::{
     Attached, Decision, Execution, Guard, Lifecycle, Listener, Message, Next, Outcome, PluginContext, PluginError,
@@ -87,14 +88,7 @@ impl Attachment {
         kinds: Arc<[String]>,
         context: Arc<dyn PluginContext>,
     ) -> Arc<Self> {
-        Arc::new(Self {
-            mold,
-            context,
-            tools,
-            kinds,
-            leases: Mutex::default(),
-            observing: Mutex::default(),
-        })
+        Arc::new(Self { mold, context, tools, kinds, leases: Mutex::default(), observing: Mutex::default() })
     }
 
     /// This attachment in each of `seams`.
@@ -214,6 +208,9 @@ impl Attachment {
     }
 
     pub(crate) fn error(&self, seam: Seam, fault: Fault) -> PluginError {
+        if matches!(fault, Fault::Overtime(_)) {
+            scene::tell_stopped(&self.mold.core, seam, &fault);
+        }
         fault.into_error(&self.mold.core.name, seam)
     }
 
@@ -383,13 +380,14 @@ impl Listener<ToolsExecute> for Attachment {
         let tool = (cx.about.find)(&given.call.name).as_ref().map(convert::tool_info);
         let terms = self.terms_about(Seam::Execute, &cx.cancel, &given.call);
         let behind = ExecuteNext { next, profile: given.profile.clone(), given };
+        let asked = &call;
         let answer = self.run(
             terms,
             |mut it| async move {
                 let Instance { store, guests } = &mut *it;
-                store.data_mut().given(&(&call, &tool));
+                store.data_mut().given(&(asked, &tool));
                 let answer = match store.data_mut().handles.give(behind) {
-                    Ok(next) => guest(&guests.execute).call_handle(&mut *store, at, &call, tool.as_ref(), next).await,
+                    Ok(next) => guest(&guests.execute).call_handle(&mut *store, at, asked, tool.as_ref(), next).await,
                     Err(error) => Err(wasmtime::Error::new(error)),
                 };
                 // The outcome behind a handle is taken while the handle is alive.
@@ -418,7 +416,11 @@ impl Listener<ToolsExecute> for Attachment {
                 }
             },
         );
-        self.settled(Seam::Execute, answer.await)
+        let answer = answer.await;
+        if answer.is_err() {
+            scene::tell_call(&self.mold.core, &call);
+        }
+        self.settled(Seam::Execute, answer)
     }
 }
 
@@ -457,17 +459,22 @@ impl Guard for Attachment {
     ) -> Result<Verdict, PluginError> {
         let terms = self.terms_about(Seam::Guard, cancel, call);
         let (at, call, tool) = (convert::step(at), convert::tool_call(call), convert::tool_info(tool));
+        let asked = &call;
         let answer = self.run(
             terms,
             |mut it| async move {
                 let Instance { store, guests } = &mut *it;
-                store.data_mut().given(&(&call, &tool));
-                let answer = guest(&guests.guard).call_check(store, at, &call, &tool).await;
+                store.data_mut().given(&(asked, &tool));
+                let answer = guest(&guests.guard).call_check(store, at, asked, &tool).await;
                 (it, answer)
             },
             |answer| Ok(convert::verdict_in(answer)),
         );
-        self.settled(Seam::Guard, answer.await)
+        let answer = answer.await;
+        if answer.is_err() {
+            scene::tell_call(&self.mold.core, &call);
+        }
+        self.settled(Seam::Guard, answer)
     }
 }
 
@@ -488,12 +495,13 @@ impl ToolProvider for Attachment {
         if let Some(timeout) = timeout {
             terms.budget.wall = timeout;
         }
+        let asked = &call;
         let answer = self.run(
             terms,
             |mut it| async move {
                 let Instance { store, guests } = &mut *it;
-                store.data_mut().given(&call);
-                let answer = guest(&guests.provider).call_call_tool(store, at, &call).await;
+                store.data_mut().given(asked);
+                let answer = guest(&guests.provider).call_call_tool(store, at, asked).await;
                 (it, answer)
             },
             |outcome| {
@@ -518,7 +526,10 @@ impl ToolProvider for Attachment {
                 let ms = timeout.unwrap_or_default().as_millis();
                 Ok(Outcome::error("timed-out", format!("the tool was stopped after {ms} ms, the limit of its profile")))
             }
-            Err(fault) => Err(self.error(Seam::Provider, fault)),
+            Err(fault) => {
+                scene::tell_call(&self.mold.core, &call);
+                Err(self.error(Seam::Provider, fault))
+            }
         }
     }
 }

@@ -101,7 +101,7 @@ impl Fault {
     }
 
     /// In the words of a receipt.
-    pub(crate) fn told(&self) -> (Verdict, String) {
+    pub(crate) fn words(&self) -> (Verdict, String) {
         let (verdict, message) = match self {
             Self::Trap(message) => (Verdict::Trap, message.clone()),
             Self::Error { message, .. } => (Verdict::Failed, message.clone()),
@@ -206,7 +206,9 @@ mod tests {
 
     #[test]
     fn errors_of_the_engine_become_words() {
-        let check = |error: wasmtime::Error, expect: Fault| assert_eq!(Fault::of(&error, &Limits::default(), None, &[]), expect);
+        let check = |error: wasmtime::Error, expect: Fault| {
+            assert_eq!(Fault::of(&error, &Limits::default(), None, &[]), expect)
+        };
         check(Trap::UnreachableCodeReached.into(), Fault::Trap("it panicked or aborted".into()));
         check(
             wasmtime::Error::new(HandleError::Dead).context("error while executing"),

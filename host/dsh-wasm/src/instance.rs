@@ -18,6 +18,7 @@ use crate::guests::{Guests, Indices};
 use crate::limits::{ABORT_GRACE, Budget};
 use crate::plugin::Core;
 use crate::receipt::Metered;
+use crate::scene;
 use crate::store::{Call, GuestState};
 use crate::words::{PluginContext, Profile};
 
@@ -80,8 +81,8 @@ impl Mold {
         let mut metered = Metered::default();
         let mut store = self.store(session, profile);
         begin(&mut store, &terms.budget, terms.tool);
+        store.data_mut().call = terms.call.for_its_instance();
         if self.engine.receipts.wanted() {
-            store.data_mut().call = terms.call.for_its_instance();
             metered = Metered::begin(&self.engine.receipts, store.data_mut());
         }
         let clock = store.data().clock.clone();
@@ -146,7 +147,11 @@ impl Mold {
         }
         match result {
             Ok(value) => {
-                instance.store.data().check_host_calls().map_err(|bound| Fault::Limit(bound.to_string()))?;
+                if let Err(bound) = instance.store.data().check_host_calls() {
+                    let fault = Fault::Limit(bound.to_string());
+                    metered.failed(&fault);
+                    return Err(fault);
+                }
                 let reusable = instance.store.data_mut().handles.end_call();
                 Ok(Returned { value, instance, reusable, metered })
             }
@@ -203,7 +208,9 @@ fn begin(store: &mut Store<GuestState>, budget: &Budget, tool: bool) {
 fn fault(store: &Store<GuestState>, error: &wasmtime::Error) -> Fault {
     let state = store.data();
     state.output.end_call();
-    Fault::of(error, state.limits(), state.limiter.refused(), &state.output.last_lines())
+    let fault = Fault::of(error, state.limits(), state.limiter.refused(), &state.output.last_lines());
+    scene::tell(state, &fault, error);
+    fault
 }
 
 /// What a call is guarded by.

@@ -56,6 +56,8 @@ struct State {
     /// Unfinished lines of standard output and error; what is over the longest line is not kept.
     open: [Vec<u8>; 2],
     last: VecDeque<String>,
+    /// The last lines of any kind, also of levels that are not shown.
+    recent: VecDeque<String>,
     /// What went to the diagnostics in this call.
     lines: u32,
     line_bytes: usize,
@@ -90,6 +92,7 @@ impl Output {
         self.touched.store(false, Ordering::Relaxed);
         let mut state = self.state();
         state.last.clear();
+        state.recent.clear();
         (state.lines, state.line_bytes, state.dropped, state.written) = (0, 0, 0, 0);
     }
 
@@ -119,8 +122,9 @@ impl Output {
     pub(crate) fn log(&self, level: LogLevel, message: &str) {
         self.touched.store(true, Ordering::Relaxed);
         let mut state = self.state();
+        let message = clean(message.as_bytes());
+        keep(&mut state.recent, &message);
         if state.may_write(message.len(), &self.limits) {
-            let message = clean(message.as_bytes());
             let plugin = &self.plugin;
             match level {
                 LogLevel::Trace => tracing::trace!(target: "dsh::plugin", %plugin, "{message}"),
@@ -154,12 +158,10 @@ impl Output {
 
     fn line(&self, state: &mut State, stream: Stream, line: &[u8]) {
         let text = clean(line);
-        if stream == Stream::Stderr && !text.trim().is_empty() {
-            if state.last.len() == KEPT_STDERR_LINES {
-                state.last.pop_front();
-            }
-            state.last.push_back(text.clone());
+        if stream == Stream::Stderr {
+            keep(&mut state.last, &text);
         }
+        keep(&mut state.recent, &text);
         if state.may_write(text.len(), &self.limits) {
             let plugin = &self.plugin;
             match stream {
@@ -172,6 +174,11 @@ impl Output {
     /// Bytes that the call has written to its streams.
     pub(crate) fn bytes(&self) -> usize {
         self.state().written
+    }
+
+    /// The last lines in this call that it logged or wrote to a stream, oldest first.
+    pub(crate) fn recent(&self) -> Vec<String> {
+        self.state().recent.iter().cloned().collect()
     }
 
     /// The last lines of standard error in this call, oldest first.
@@ -196,6 +203,17 @@ impl State {
         self.over.get_or_insert(over);
         false
     }
+}
+
+/// Keeps a line that says something, and lets go of the oldest.
+fn keep(kept: &mut VecDeque<String>, line: &str) {
+    if line.trim().is_empty() {
+        return;
+    }
+    if kept.len() == KEPT_STDERR_LINES {
+        kept.pop_front();
+    }
+    kept.push_back(line.to_owned());
 }
 
 fn extend(line: &mut Vec<u8>, bytes: &[u8]) {

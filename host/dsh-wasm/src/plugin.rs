@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cap_std::fs::Dir;
 use serde_json::Value;
 
 use crate::attachment::{Attachment, guest};
-use crate::authority::Authority;
+use crate::authority::{Authority, Taken};
 use crate::bindings::dsh::llm::llm_types;
 use crate::carried::Carried;
 use crate::convert;
@@ -22,6 +23,7 @@ use crate::limits::{LimitError, Limits, MAX_TOOLS};
 use crate::lists::Lists;
 use crate::receipt::Answer;
 use crate::refusal::Refusal;
+use crate::scene;
 use crate::store::Call;
 use crate::wasi::connect::Network;
 use crate::wasi::fs::{GrantedDir, open_granted};
@@ -149,6 +151,9 @@ impl From<Refusal> for LoadError {
     }
 }
 
+/// The shortest value of a variable that is left out of what is said: `1` and `C` are no secrets, and would be everywhere.
+const MIN_SECRET_BYTES: usize = 6;
+
 /// What is the same for all instances of a plugin.
 pub(crate) struct Core {
     pub name: PluginName,
@@ -161,6 +166,10 @@ pub(crate) struct Core {
     pub network: Network,
     env: Vec<(String, String)>,
     refused: Mutex<BTreeSet<Grant>>,
+    /// Its file, when somebody wants to know where in its source it failed.
+    pub code: Option<Arc<[u8]>>,
+    /// Whether a failure was told of, with how to see more.
+    pub told: AtomicBool,
 }
 
 impl Core {
@@ -170,6 +179,12 @@ impl Core {
         profile: Option<&'a Profile>,
     ) -> impl Iterator<Item = &'a (String, String)> {
         self.env.iter().filter(move |(name, _)| profile.is_none_or(|profile| in_patterns(&profile.env, name)))
+    }
+
+    /// `text` with the values of granted environment variables left out: they are secrets more often than not.
+    pub(crate) fn without_env(&self, text: &str) -> String {
+        let secrets = self.env.iter().map(|(_, value)| value).filter(|value| value.len() >= MIN_SECRET_BYTES);
+        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "•••"))
     }
 
     /// The names of the granted environment variables.
@@ -237,6 +252,8 @@ impl Core {
             workspace: None,
             network: Network::default(),
             refused: Mutex::default(),
+            code: None,
+            told: AtomicBool::new(false),
             env: Vec::new(),
             dirs: Vec::new(),
             grants,
@@ -259,7 +276,7 @@ pub struct WasmPlugin {
     failure_mode: FailureMode,
     tools: Arc<[ToolDefinition]>,
     kinds: Arc<[String]>,
-    ungranted: Vec<Grant>,
+    ungranted: Vec<Taken>,
 }
 
 impl fmt::Debug for WasmPlugin {
@@ -292,6 +309,7 @@ impl Engine {
     /// See [`LoadError`].
     pub async fn load(&self, bytes: Vec<u8>, spec: PluginSpec) -> Result<Arc<WasmPlugin>, LoadError> {
         spec.limits.check().map_err(LoadError::Limit)?;
+        let code = scene::keep(&bytes);
         let compiled = self.prepare(bytes, spec.name.clone(), spec.limits.stack_kib).await?;
         let Authority { grants, taken: ungranted, seams } =
             compiled.inspection.authority(spec.grants, spec.seams.as_deref())?;
@@ -303,6 +321,8 @@ impl Engine {
             workspace: self.inner.workspace.clone(),
             network: self.inner.network.clone(),
             refused: Mutex::default(),
+            code,
+            told: AtomicBool::new(false),
             env: spec.env,
             grants,
             dirs,
@@ -344,6 +364,8 @@ impl Engine {
             workspace: None,
             network: self.inner.network.clone(),
             refused: Mutex::default(),
+            code: None,
+            told: AtomicBool::new(false),
             env: spec.env,
             grants: spec.grants,
             dirs: Vec::new(),
@@ -534,8 +556,15 @@ impl WasmPlugin {
     /// Says at load what an operator should know.
     fn warn(&self) {
         let name = &self.mold.core.name;
-        for grant in &self.ungranted {
-            tracing::warn!(target: "dsh::plugin", plugin = %name, "the grant `{grant}` is not given: the plugin declares that it will never need it");
+        for Taken { grant, left } in &self.ungranted {
+            let ceiling = quoted(self.inspection.ceiling.iter().flatten().map(|entry| &entry.capability));
+            let ceiling = format!("its ceiling, the most that it says it will ever need, is {ceiling}");
+            if left.is_empty() {
+                tracing::warn!(target: "dsh::plugin", plugin = %name, "the grant `{grant}` is not given: {ceiling}");
+            } else {
+                let left = quoted(left.iter());
+                tracing::warn!(target: "dsh::plugin", plugin = %name, "the grant `{grant}` is cut to {left}: {ceiling}");
+            }
         }
         let sees = [Seam::Request, Seam::StepResult, Seam::Execute, Seam::Guard, Seam::Observer]
             .into_iter()
@@ -544,6 +573,12 @@ impl WasmPlugin {
             tracing::warn!(target: "dsh::plugin", plugin = %name, "it can see what is said (`{seam}`) and may send it out (`net`)");
         }
     }
+}
+
+/// A list in backticks.
+fn quoted<T: fmt::Display>(items: impl Iterator<Item = T>) -> String {
+    let items: Vec<String> = items.map(|item| format!("`{item}`")).collect();
+    if items.is_empty() { "nothing".into() } else { items.join(", ") }
 }
 
 impl Plugin for WasmPlugin {

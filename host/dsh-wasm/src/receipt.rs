@@ -268,7 +268,7 @@ impl Metered {
     /// The call gave nothing, because of `fault`.
     pub(crate) fn failed(mut self, fault: &Fault) {
         let Some(meter) = &mut self.0 else { return };
-        let (verdict, message) = fault.told();
+        let (verdict, message) = fault.words();
         meter.receipt.verdict = verdict;
         meter.receipt.message = Some(message);
     }

@@ -266,10 +266,8 @@ impl Timeline {
             let name = if tid == LOOP { thread.to_owned() } else { format!("{thread} {tid}") };
             self.name_thread(pid, tid, &name);
         }
-        let (begin, took) = (Duration::from_nanos(span.begin), Duration::from_nanos(span.end - span.begin));
-        let micros = |time: Duration| json!(time.as_secs_f64() * 1e6);
         let event = json!({
-            "name": name, "cat": kind, "ph": "X", "ts": micros(begin), "dur": micros(took), "pid": pid, "tid": tid, "args": args,
+            "name": name, "cat": kind, "ph": "X", "ts": micros(span.begin), "dur": micros(span.end - span.begin), "pid": pid, "tid": tid, "args": args,
         });
         self.put(&event);
     }
@@ -288,6 +286,12 @@ impl Timeline {
         }
         self.out.extend(event.to_string().into_bytes());
     }
+}
+
+/// What the format counts in; what is below stands behind the point.
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of 104 days are exact")]
+fn micros(nanos: u64) -> f64 {
+    nanos as f64 / 1_000.0
 }
 
 impl Open {
