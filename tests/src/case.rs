@@ -102,7 +102,7 @@ const RUN_KEYS: &[&str] = &["args", "stdin", "exit", "env", "show-files", "signa
 
 /// Commands of the program; any other first argument runs an agent.
 const COMMANDS: &[&str] =
-    &["tool", "plugin", "session", "config", "doctor", "completions", "help", "--help", "-h", "--version", "-V"];
+    &["tool", "plugin", "session", "cache", "config", "doctor", "completions", "help", "--help", "-h", "--version", "-V"];
 
 impl Invocation {
     /// Whether it runs an agent, rather than one of the other commands.

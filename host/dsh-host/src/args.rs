@@ -22,6 +22,8 @@ Commands (as the first argument):
   tool list, tool call NAME JSON    Call one tool under the whole policy, without a model
   plugin check FILE, inspect FILE   Whether a component fits; what it can do and ask for
   plugin lock                       Write down which plugins may run, and what each may do, for `--locked`
+  plugin compile FILE...            Compile ahead of time, for a pipeline or an image
+  cache, cache list, clean, dir     The machine code that is kept, and cleaning it away
   session list, show ID, export ID  The sessions that were kept, one as a conversation, as events
   session requests ID               What the model was sent, rebuilt from the log
   config check, schema, trust       Validate, describe and trust a `dsh.toml`
@@ -93,6 +95,14 @@ pub enum Command {
     /// Look at a plugin
     #[command(subcommand)]
     Plugin(PluginCommand),
+    /// Look at the machine code of plugins that is kept, and clean it away; without a command: where it is and how much
+    Cache {
+        #[command(subcommand)]
+        command: Option<CacheCommand>,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = Shape::Text)]
+        output: Shape,
+    },
     /// Look at what was kept
     #[command(subcommand)]
     Session(SessionCommand),
@@ -155,7 +165,83 @@ pub enum PluginCommand {
         /// How to print it
         #[arg(long, value_enum, default_value_t = Shape::Text)]
         output: Shape,
+        /// What compiling it may use.
+        #[command(flatten)]
+        compiling: CompileArgs,
     },
+    /// Compile components ahead of time, into the cache or into a folder that will be one
+    Compile(CompileCommand),
+}
+
+/// `plugin compile`.
+#[derive(Debug, Args)]
+pub struct CompileCommand {
+    /// Components, or names of shipped plugins
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<String>,
+    /// A folder to be somebody's cache, readable by everybody [default: the user's own cache]
+    #[arg(long, value_name = "DIR")]
+    pub into: Option<PathBuf>,
+    /// For which processors
+    #[arg(long, value_enum, default_value_t = CompileTarget::Native)]
+    pub target: CompileTarget,
+    /// How to print what was done
+    #[arg(long, value_enum, default_value_t = Shape::Text)]
+    pub output: Shape,
+    /// What compiling may use.
+    #[command(flatten)]
+    pub compiling: CompileArgs,
+    /// Only errors on standard error
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// For which processors code is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CompileTarget {
+    /// This machine's, with all that it can do
+    Native,
+    /// Any of this architecture; slower where the code computes with vectors
+    Baseline,
+}
+
+/// What compiling plugins may use, and how much of it is kept.
+#[derive(Debug, Clone, Default, Args)]
+pub struct CompileArgs {
+    /// Processor time for compiling one plugin, in milliseconds [default: 20000, and 6000 for each MiB of it]
+    #[arg(long, value_name = "N", help_heading = "Plugins", value_parser = clap::value_parser!(u32).range(1..))]
+    pub compile_ms: Option<u32>,
+    /// Memory for compiling one plugin, in MiB [default: 2048]
+    #[arg(long, value_name = "N", help_heading = "Plugins", value_parser = clap::value_parser!(u32).range(1..))]
+    pub compile_memory_mib: Option<u32>,
+    /// How large the cache of compiled plugins may become, in MiB; 0 is no limit [default: 1024]
+    #[arg(long, value_name = "N", help_heading = "Plugins")]
+    pub cache_max_mib: Option<u32>,
+}
+
+/// The commands about the cache of compiled plugins.
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// List what is kept, what was used last first
+    List {
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = Shape::Text)]
+        output: Shape,
+    },
+    /// Remove what is kept: all of it, or what all given conditions hold for
+    Clean {
+        /// Only what was not used for so many days
+        #[arg(long, value_name = "DAYS")]
+        older_than: Option<u32>,
+        /// Only what this version of the host would not use on this machine
+        #[arg(long)]
+        unused_engine: bool,
+        /// How to print what was done
+        #[arg(long, value_enum, default_value_t = Shape::Text)]
+        output: Shape,
+    },
+    /// Print the directory
+    Dir,
 }
 
 /// Where sessions are looked for.
@@ -351,6 +437,9 @@ pub struct Options {
     /// Without the plugins that the host adds by itself; this version adds none
     #[arg(long, help_heading = "Plugins")]
     pub no_default_plugins: bool,
+    /// What compiling plugins may use.
+    #[command(flatten)]
+    pub compiling: CompileArgs,
 
     /// Run nothing that the lock file does not have: exit 2 for a plugin that is not in it, has changed, or asks for more
     #[arg(long, help_heading = "Plugins")]

@@ -19,7 +19,7 @@ use dsh_services::processes::HostProcesses;
 use dsh_services::session::{FileSessions, MemorySessions, Unsaved};
 use dsh_services::system_prompt::SystemPromptSections;
 use dsh_services::tools::ToolServices;
-use dsh_wasm::{Compiler, Engine, EngineOptions, Grant, Grants, LoadError, PluginSpec, WasmPlugin};
+use dsh_wasm::{Allocation, Compiler, Engine, EngineOptions, Readers, Grant, Grants, LoadError, PluginSpec, WasmPlugin};
 use futures::future::join_all;
 
 use crate::args::Durability;
@@ -30,7 +30,7 @@ use crate::lock;
 use crate::output::receipts::{Recorder, Target, Wanted};
 use crate::progress;
 use crate::providers::ModelRef;
-use crate::resolve::{AgentPlan, Plan, PluginPlan, Store};
+use crate::resolve::{AgentPlan, Compiling, Plan, PluginPlan, Store};
 
 /// The models of a plan, each agent's checked.
 pub fn models(plan: &Plan, environment: &Environment) -> Result<Arc<Models>, Stop> {
@@ -154,16 +154,47 @@ pub fn engine(
     workspace: Option<&Path>,
     environment: &Environment,
     recorder: Option<&Recorder>,
+    compiling: &Compiling,
 ) -> Result<Engine, Stop> {
     let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority()).map_err(|error| Stop::io(path, &error));
     let options = EngineOptions {
-        cache_dir: environment.cache_directory(),
         workspace: workspace.map(open).transpose()?,
-        on_compile: Some(progress::notice()),
         receipts: recorder.map(Recorder::sink),
-        ..EngineOptions::new(Compiler::Child { program: environment.own_program() })
+        ..compiling_options(compiling, Kept::by_user(environment), environment)
     };
     Engine::new(options).map_err(|error| Stop::new(Code::Sandbox, error.to_string()))
+}
+
+/// Where machine code is kept, and who may read it.
+pub struct Kept {
+    /// None: nowhere.
+    pub directory: Option<PathBuf>,
+    /// Who may read what is written.
+    pub readers: Readers,
+}
+
+impl Kept {
+    fn by_user(environment: &Environment) -> Self {
+        Self { directory: environment.cache_directory(), readers: Readers::User }
+    }
+}
+
+/// An engine that compiles and runs nothing.
+pub fn compiler(compiling: &Compiling, kept: Kept, environment: &Environment) -> Result<Engine, Stop> {
+    let options =
+        EngineOptions { allocation: Allocation::OnDemand, ..compiling_options(compiling, kept, environment) };
+    Engine::new(options).map_err(|error| Stop::new(Code::Sandbox, error.to_string()))
+}
+
+fn compiling_options(compiling: &Compiling, kept: Kept, environment: &Environment) -> EngineOptions {
+    EngineOptions {
+        cache_dir: kept.directory,
+        cache_readers: kept.readers,
+        cache_max_mib: compiling.cache_max_mib,
+        compile_limits: compiling.limits,
+        on_compile: Some(progress::notice()),
+        ..EngineOptions::new(Compiler::Child { program: environment.own_program() })
+    }
 }
 
 /// Reads all plugins, compares them with the lock file, and then loads those very bytes, side by side. The first that fails, in plugin
@@ -179,7 +210,7 @@ pub async fn plugins(
     if plan.plugins.is_empty() {
         return Ok(Vec::new());
     }
-    let engine = engine(Some(&plan.workspace), environment, recorder)?;
+    let engine = engine(Some(&plan.workspace), environment, recorder, &plan.compiling)?;
     let load = |(plugin, bytes): (&PluginPlan, Vec<u8>)| {
         let (engine, path, spec) = (engine.clone(), plugin.path.clone(), spec(plugin, environment));
         tokio::spawn(async move { load(&engine, spec?, &path, bytes).await })

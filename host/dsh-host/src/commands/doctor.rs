@@ -11,6 +11,7 @@ use crate::config::{self, sources, trust};
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
 use crate::providers::BUILT_IN;
+use crate::resolve::Compiling;
 
 /// Says it all.
 pub fn run(named: Option<&Path>, environment: &Environment) -> Result<Code, Stop> {
@@ -75,7 +76,7 @@ pub fn run(named: Option<&Path>, environment: &Environment) -> Result<Code, Stop
 }
 
 fn engine(environment: &Environment) -> String {
-    match compose::engine(None, environment, None) {
+    match compose::engine(None, environment, None, &Compiling::default()) {
         Ok(engine) => {
             let pool = if engine.is_pooled() { "instances from a pool" } else { "instances one by one (slower)" };
             let cache = if engine.is_cached() { "compiled plugins are kept" } else { "compiled plugins are not kept" };

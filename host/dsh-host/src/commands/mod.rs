@@ -1,5 +1,7 @@
 //! The commands that are no run: each looks at something or makes one tool call.
 
+mod cache;
+mod compile;
 mod config;
 mod doctor;
 mod lock;
@@ -22,6 +24,7 @@ pub fn loudness(command: &Command) -> Loudness {
         | Command::Plugin(PluginCommand::Lock { options }) => {
             Loudness { verbose: options.verbose, quiet: options.quiet }
         }
+        Command::Plugin(PluginCommand::Compile(command)) => Loudness { verbose: 0, quiet: command.quiet },
         _ => Loudness::default(),
     }
 }
@@ -33,7 +36,11 @@ pub async fn run(command: Command, environment: &Environment) -> Result<Code, St
         Command::Tool(ToolCommand::Call { options, name, arguments }) => {
             tool::call(&options, &name, &arguments, environment).await
         }
-        Command::Plugin(PluginCommand::Inspect { file, output }) => plugin::inspect(&file, output, environment).await,
+        Command::Plugin(PluginCommand::Inspect { file, output, compiling }) => {
+            plugin::inspect(&file, output, &compiling, environment).await
+        }
+        Command::Plugin(PluginCommand::Compile(command)) => compile::run(&command, environment).await,
+        Command::Cache { command, output } => cache::run(command.as_ref(), output, environment),
         Command::Plugin(PluginCommand::Check { file }) => plugin::check(&file, environment),
         Command::Session(SessionCommand::List { place, output }) => session::list(&place, output, environment).await,
         Command::Session(SessionCommand::Show { id, place, salvage, output }) => {

@@ -7,11 +7,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{columns, print, print_json};
-use crate::args::Shape;
+use crate::args::{CompileArgs, Shape};
 use crate::compose;
 use crate::config::sources;
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
+use crate::resolve::Compiling;
 
 /// What a program reads. `hooks` are the seams among the exports, `capabilities` what the imports could use.
 #[derive(Serialize)]
@@ -42,13 +43,18 @@ pub fn check(file: &str, environment: &Environment) -> Result<Code, Stop> {
 }
 
 /// Looks at a file: its bytes are checked, then it is compiled and asked about its tools and its configuration, without any grant.
-pub async fn inspect(file: &str, shape: Shape, environment: &Environment) -> Result<Code, Stop> {
+pub async fn inspect(
+    file: &str,
+    shape: Shape,
+    compiling: &CompileArgs,
+    environment: &Environment,
+) -> Result<Code, Stop> {
     let path = sources::locate(file, &environment.working_directory, environment)?;
     // A file may have any name; what counts here is what is in it.
     let name = sources::name_of(file)
         .unwrap_or_else(|_| PluginName::new("plugin").expect("invariant: `plugin` is a valid name"));
     let bytes = sources::read(&path).map_err(|unread| unread.stop(&format!("`{file}`"), &path))?;
-    let described = compose::engine(None, environment, None)?.describe(bytes, name.clone()).await;
+    let described = compose::engine(None, environment, None, &Compiling::new(compiling, None))?.describe(bytes, name.clone()).await;
     let description = described.map_err(|error| compose::refused(&format!("`{file}`"), &error))?;
     if shape == Shape::Json {
         let Inspection { seams, exports, imports, capabilities, ceiling, size, sha256 } = &description.inspection;

@@ -1,6 +1,7 @@
 //! `dsh.toml`: its keys, and where in the text a mistake is.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -71,6 +72,12 @@ pub struct ConfigFile {
     pub trace_plugins: Option<PathBuf>,
     /// Without the plugins that the host adds by itself.
     pub no_default_plugins: Option<bool>,
+    /// Processor time for compiling one plugin, in milliseconds. Default: 20,000, and 6,000 for each MiB of it.
+    pub compile_ms: Option<NonZero<u32>>,
+    /// Memory for compiling one plugin, in MiB. Default: 2,048.
+    pub compile_memory_mib: Option<NonZero<u32>>,
+    /// How large the cache of compiled plugins may become, in MiB; 0 is no limit. Default: 1,024.
+    pub cache_max_mib: Option<u32>,
     /// Run nothing that the lock file does not have.
     pub locked: Option<bool>,
     /// The lock file. Default: `dsh.lock` beside this file.

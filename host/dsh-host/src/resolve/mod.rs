@@ -3,6 +3,7 @@
 //! Every usage error is found here, before anything is made. Files are looked at (a configuration, a plugin's path), never written.
 
 mod agents;
+mod compiling;
 mod limits;
 mod locking;
 mod plugins;
@@ -14,6 +15,8 @@ use std::path::{Path, PathBuf};
 use dsh_loop::SessionChoice;
 use dsh_seam::{AgentId, FailureMode, PluginName, Seam, SessionId};
 use dsh_wasm::{Grant, Limits};
+
+pub use compiling::Compiling;
 
 use crate::args::{Approve, Conversation, Durability, Input, Mistaken, Options, Output, Run};
 use crate::config::{self, Loaded};
@@ -35,6 +38,8 @@ pub struct Plan {
     pub plugins: Vec<PluginPlan>,
     /// The lock file.
     pub lock: LockPlan,
+    /// What compiling the plugins may use.
+    pub compiling: Compiling,
     /// The configured providers.
     pub providers: Vec<ProviderPlan>,
     /// Where the prompted agent's provider is, and `compatible`.
@@ -274,6 +279,7 @@ fn assemble(
         plugins,
         lock: locking::resolve(scope, added),
         base_url,
+        compiling: Compiling::new(&options.compiling, scope.config.map(|config| &config.file)),
         providers,
         store: store(scope)?,
         session: session_choice(scope)?,

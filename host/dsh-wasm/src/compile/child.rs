@@ -48,7 +48,7 @@ fn begin(order: &Order) -> std::io::Result<()> {
     }
     confine::go_first();
     confine::close_others();
-    confine::limit(order.limits)?;
+    confine::limit(order.budget)?;
     // A kernel without such filters holds the limits all the same.
     let _ = confine::filter();
     Ok(())

@@ -8,7 +8,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
-use super::CompileLimits;
+use super::CompileBudget;
 use crate::limits::MIB;
 
 /// Address space beside the memory that counts: the program itself, and what the allocator and stacks reserve without using it.
@@ -17,9 +17,9 @@ const RESERVED_BYTES: u64 = 2048 * MIB as u64;
 const DESCRIPTORS: u64 = 3;
 
 /// Limits this process. Where less than that was allowed before, it stays so.
-pub(super) fn limit(limits: CompileLimits) -> io::Result<()> {
-    let memory = u64::from(limits.memory_mib) * MIB as u64;
-    let seconds = u64::from(limits.cpu_ms).div_ceil(1000);
+pub(super) fn limit(budget: CompileBudget) -> io::Result<()> {
+    let memory = u64::from(budget.memory_mib) * MIB as u64;
+    let seconds = u64::from(budget.cpu_ms).div_ceil(1000);
     lower(Resource::Data, memory, memory)?;
     // Old kernels do not count mapped memory as data.
     lower(Resource::As, memory + RESERVED_BYTES, memory + RESERVED_BYTES)?;

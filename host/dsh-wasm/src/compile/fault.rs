@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{CompileLimits, MAX_CODE_BYTES, WALL_FACTOR};
+use super::{CompileBudget, MAX_CODE_BYTES, WALL_FACTOR};
 use crate::limits::MIB;
 
 /// Why a component could not be compiled. `Display` says what happened, [`CompileFault::hint`] what to try.
@@ -14,7 +14,7 @@ pub enum CompileFault {
         /// What there was too much of.
         limit: CompileLimit,
         /// What it was given.
-        limits: CompileLimits,
+        budget: CompileBudget,
     },
     /// The compiler refuses the component.
     Component {
@@ -52,9 +52,9 @@ pub enum CompileLimit {
 impl fmt::Display for CompileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Limit { limit, limits } => {
+            Self::Limit { limit, budget } => {
                 write!(f, "it takes too much to compile: more than ")?;
-                let CompileLimits { memory_mib, cpu_ms } = limits;
+                let CompileBudget { memory_mib, cpu_ms } = budget;
                 match limit {
                     CompileLimit::Memory => write!(f, "{memory_mib} MiB of memory (`compile-memory-mib`)"),
                     CompileLimit::Cpu => write!(f, "{cpu_ms} ms of processor time (`compile-ms`)"),
@@ -85,11 +85,11 @@ impl CompileFault {
             )
         };
         match self {
-            Self::Limit { limit: CompileLimit::Memory, limits } => most("--compile-memory-mib", limits.memory_mib),
-            Self::Limit { limit: CompileLimit::Cpu, limits } => most("--compile-ms", limits.cpu_ms),
-            Self::Limit { limit: CompileLimit::Wall, limits } => format!(
+            Self::Limit { limit: CompileLimit::Memory, budget } => most("--compile-memory-mib", budget.memory_mib),
+            Self::Limit { limit: CompileLimit::Cpu, budget } => most("--compile-ms", budget.cpu_ms),
+            Self::Limit { limit: CompileLimit::Wall, budget } => format!(
                 "if this machine is busy, try again or allow more time: `--compile-ms {}`",
-                limits.cpu_ms.saturating_mul(4)
+                budget.cpu_ms.saturating_mul(4)
             ),
             Self::Limit { limit: CompileLimit::Code, .. } => "make the component smaller".into(),
             Self::Component { .. } => "build it again with current tools and against the WIT of this host".into(),

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use sha2::{Digest, Sha256};
 
-use super::{CompileLimits, MAX_CODE_BYTES, Target};
+use super::{CompileBudget, MAX_CODE_BYTES, Target};
 
 /// The first bytes of a frame; the number is raised when its layout changes.
 const MAGIC: &[u8; 8] = b"dshcomp1";
@@ -24,12 +24,12 @@ pub(super) struct Order {
     /// The process that waits for the answer.
     pub parent: u32,
     pub target: Target,
-    pub limits: CompileLimits,
+    pub budget: CompileBudget,
 }
 
 impl Order {
     pub(super) fn arguments(&self) -> [String; 4] {
-        let CompileLimits { memory_mib, cpu_ms } = self.limits;
+        let CompileBudget { memory_mib, cpu_ms } = self.budget;
         [self.parent.to_string(), self.target.name().to_owned(), memory_mib.to_string(), cpu_ms.to_string()]
     }
 
@@ -39,7 +39,7 @@ impl Order {
         Some(Self {
             parent: parent.parse().ok()?,
             target: Target::parse(&target)?,
-            limits: CompileLimits { memory_mib: memory_mib.parse().ok()?, cpu_ms: cpu_ms.parse().ok()? },
+            budget: CompileBudget { memory_mib: memory_mib.parse().ok()?, cpu_ms: cpu_ms.parse().ok()? },
         })
     }
 }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn an_order_is_four_words() {
-        let order = Order { parent: 7, target: Target::Baseline, limits: CompileLimits::default() };
+        let order = Order { parent: 7, target: Target::Baseline, budget: CompileBudget { memory_mib: 2, cpu_ms: 3 } };
         assert_eq!(Order::parse(order.arguments().map(OsString::from)), Some(order));
         let check = |words: &str| assert_eq!(Order::parse(words.split(' ').map(OsString::from)), None, "{words}");
         check("");

@@ -26,32 +26,50 @@ pub use fault::{CompileFault, CompileLimit};
 use crate::limits::MIB;
 use crate::refusal::Refusal;
 
-/// What compiling one component may use.
+/// What compiling a component may use, as an operator says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompileLimits {
     /// Memory, in MiB.
     pub memory_mib: u32,
-    /// Processor time of all its threads, in milliseconds; counted in whole seconds.
-    pub cpu_ms: u32,
+    /// Processor time of all its threads, in milliseconds; counted in whole seconds. None: by the size of the component.
+    pub cpu_ms: Option<u32>,
 }
 
 impl Default for CompileLimits {
     fn default() -> Self {
-        Self {
-            // The largest known components (an interpreter of 18 MiB in one component) need a quarter of it.
-            memory_mib: 2_048,
-            // The same take 30 seconds on a slow core.
-            cpu_ms: 120_000,
-        }
+        // 40 MiB of code need 400 MiB, and a hundred thousand functions of nothing 600 MiB.
+        Self { memory_mib: 2_048, cpu_ms: None }
     }
 }
 
+/// Processor time for any component: what toolchains make of a few lines takes less than a second.
+const BASE_CPU_MS: u32 = 20_000;
+/// Processor time for each MiB of a component: 40 MiB of code need 1,800 each.
+const CPU_MS_PER_MIB: u32 = 6_000;
 /// How much longer than its processor time compiling may take on the clock: on a busy machine it waits for its turn.
 const WALL_FACTOR: u32 = 2;
 /// The most machine code that one component may become: the largest components, four times over.
 pub(crate) const MAX_CODE_BYTES: usize = 1024 * MIB;
 
 impl CompileLimits {
+    /// What one component of this size may use.
+    pub(crate) fn of(self, bytes: usize) -> CompileBudget {
+        let mib = u32::try_from(bytes.div_ceil(MIB)).unwrap_or(u32::MAX);
+        let by_size = BASE_CPU_MS.saturating_add(CPU_MS_PER_MIB.saturating_mul(mib));
+        CompileBudget { memory_mib: self.memory_mib, cpu_ms: self.cpu_ms.unwrap_or(by_size) }
+    }
+}
+
+/// What compiling one component may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompileBudget {
+    /// Memory, in MiB.
+    pub memory_mib: u32,
+    /// Processor time, in milliseconds.
+    pub cpu_ms: u32,
+}
+
+impl CompileBudget {
     /// How long compiling may take on the clock.
     pub(crate) fn wall(self) -> Duration {
         Duration::from_millis(u64::from(self.cpu_ms)) * WALL_FACTOR
@@ -97,7 +115,7 @@ impl Target {
 pub(crate) struct Job<'a> {
     pub bytes: &'a [u8],
     pub target: Target,
-    pub limits: CompileLimits,
+    pub budget: CompileBudget,
 }
 
 /// Compiles. Blocks until it is done, failed, or not `wanted` any more.

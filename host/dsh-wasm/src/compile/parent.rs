@@ -34,7 +34,7 @@ pub(super) fn compile(program: &Path, job: Job<'_>, wanted: &Wanted) -> Result<V
         Err(End::System(error)) => return Err(CompileFault::Broken { detail: error.to_string() }),
     };
     let status = child.end().ok();
-    let limit = |limit| Err(CompileFault::Limit { limit, limits: job.limits });
+    let limit = |limit| Err(CompileFault::Limit { limit, budget: job.budget });
     match Answer::read(output) {
         Some(Answer::Code(code)) => return Ok(code),
         Some(Answer::Refused(detail)) => return Err(CompileFault::Component { detail }),
@@ -83,7 +83,7 @@ struct Running {
 
 impl Running {
     fn start(program: &Path, job: &Job<'_>) -> io::Result<Self> {
-        let order = Order { parent: std::process::id(), target: job.target, limits: job.limits };
+        let order = Order { parent: std::process::id(), target: job.target, budget: job.budget };
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS).to_string();
         let mut command = Command::new(program);
         command.arg(COMPILE_ARGUMENT).args(order.arguments()).env_clear().current_dir("/");
@@ -98,7 +98,7 @@ impl Running {
 
     /// Hands it the component and hears it out: its answer, and the end of what it said on standard error.
     fn talk(&mut self, job: &Job<'_>, wanted: &Wanted) -> Result<(Vec<u8>, Vec<u8>), End> {
-        let deadline = Instant::now() + job.limits.wall();
+        let deadline = Instant::now() + job.budget.wall();
         let mut unsent = job.bytes;
         let (mut output, mut errors) = (Vec::new(), Vec::new());
         let mut piece = vec![0; PIECE_BYTES];
@@ -108,7 +108,7 @@ impl Running {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let Some(ready) = self.wait(wanted, left)? else {
-                return Err(End::Fault(CompileFault::Limit { limit: CompileLimit::Wall, limits: job.limits }));
+                return Err(End::Fault(CompileFault::Limit { limit: CompileLimit::Wall, budget: job.budget }));
             };
             if ready.unwanted {
                 return Err(End::Fault(CompileFault::Unwanted));
@@ -129,7 +129,7 @@ impl Running {
                 }
                 output.extend_from_slice(&piece[..count]);
                 if output.len() > MAX_FRAME {
-                    return Err(End::Fault(CompileFault::Limit { limit: CompileLimit::Code, limits: job.limits }));
+                    return Err(End::Fault(CompileFault::Limit { limit: CompileLimit::Code, budget: job.budget }));
                 }
             }
         }
