@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::fmt::format::{FmtSpan, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::env::{Environment, LOG_VARIABLE};
+use crate::output::chat::tame;
 
 /// How much is said.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,8 +41,14 @@ pub fn start(loudness: Loudness, environment: &Environment) {
         Some(Ok(filter)) => (filter, None),
         Some(Err(error)) => (EnvFilter::new(level), Some(error)),
     };
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).event_format(Plain).with_writer(std::io::stderr).finish();
+    // Whoever names filters may want the spans that they let through; `-vv` alone is lines.
+    let spans = if filters.is_some() { FmtSpan::CLOSE } else { FmtSpan::NONE };
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_span_events(spans)
+        .event_format(Plain)
+        .with_writer(std::io::stderr)
+        .finish();
     if tracing::subscriber::set_global_default(subscriber).is_err() {
         eprintln!("warning: diagnostics were started twice");
     }
@@ -67,7 +74,7 @@ pub fn hint(message: impl fmt::Display) {
     eprintln!("hint: {message}");
 }
 
-/// `LEVEL: [plugin \`NAME\`: ]MESSAGE [key=value …]`.
+/// `LEVEL: [plugin \`NAME\`: ]MESSAGE [key=value …]`; for a span that is over `LEVEL: OUTER{key=value …}:SPAN{…}: over TIMES`.
 struct Plain;
 
 impl<S, N> FormatEvent<S, N> for Plain
@@ -75,7 +82,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let metadata = event.metadata();
         let level = match *metadata.level() {
             Level::ERROR => "error",
@@ -87,6 +94,10 @@ where
         let mut parts = Parts::default();
         event.record(&mut parts);
         write!(writer, "{level}: ")?;
+        // A plugin's own line has its name.
+        if parts.message == CLOSE && parts.plugin.is_none() {
+            return over(context, writer, &parts.rest);
+        }
         if let Some(plugin) = &parts.plugin {
             write!(writer, "plugin `{plugin}`: ")?;
         } else if *metadata.level() >= Level::DEBUG {
@@ -94,6 +105,24 @@ where
         }
         writeln!(writer, "{}{}", parts.message, parts.rest)
     }
+}
+
+/// The message that the library has for a span that is over.
+const CLOSE: &str = "close";
+
+/// A span that is over, with those around it.
+fn over<S, N>(context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, times: &str) -> fmt::Result
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    for (n, span) in context.event_scope().into_iter().flat_map(|scope| scope.from_root()).enumerate() {
+        let colon = if n == 0 { "" } else { ":" };
+        let extensions = span.extensions();
+        let fields = extensions.get::<FormattedFields<N>>().map(|fields| fields.fields.as_str()).unwrap_or_default();
+        write!(writer, "{colon}{}{{{}}}", span.name(), tame(fields))?;
+    }
+    writeln!(writer, ": over{times}")
 }
 
 #[derive(Default)]

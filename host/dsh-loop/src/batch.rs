@@ -7,9 +7,11 @@ use dsh_seam::tools::{AgentTools, Dispatch, Outcome};
 use dsh_seam::waterfall::RunError;
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::core::Core;
 use crate::journal::TOO_LARGE;
+use crate::spans;
 use crate::stop::Stop;
 use crate::turn_token::TurnToken;
 
@@ -60,9 +62,10 @@ impl Core {
     ) -> Result<Vec<Dispatch>, RunError> {
         let tools = self.seams().tools.clone();
         let dispatches = self.journal.settling(async {
+            let run = |call: &ToolCall| tools.dispatch(at, call.clone(), cancel).instrument(spans::tool_call(at, call));
             match calls {
-                [call] => vec![tools.dispatch(at, call.clone(), cancel).await],
-                calls => join_all(calls.iter().map(|call| tools.dispatch(at, call.clone(), cancel))).await,
+                [call] => vec![run(call).await],
+                calls => join_all(calls.iter().map(run)).await,
             }
         });
         let dispatches = dispatches.await;

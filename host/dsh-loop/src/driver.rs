@@ -16,11 +16,13 @@ use dsh_seam::message::{ContentBlock, FinishReason};
 use dsh_seam::session::Flush;
 use dsh_seam::waterfall::{Chain, Change, FailureReport, Innermost, Registered, RunContext, RunError};
 use dsh_seam::waterfalls::{Decision, StepSummary, TurnContinuation};
+use tracing::Instrument as _;
 
 use crate::core::Core;
 use crate::inbox::{Drained, Due};
 use crate::journal::in_words;
 use crate::queued::Queued;
+use crate::spans;
 use crate::step::StepDone;
 use crate::stop::{Fail, Stop};
 use crate::turn_token::{Cause, TurnToken};
@@ -52,10 +54,15 @@ impl Core {
         let token = due.token.clone();
         self.exchange_plugins().await;
         let Some(turn) = self.open_turn(due).await else { return };
-        let end = self.steps(turn, &token).await;
+        self.go_on(turn, &token).instrument(spans::turn(&self.info, turn)).await;
+        self.seams().turn_ended();
+    }
+
+    /// The rest of a turn that is open.
+    async fn go_on(&self, turn: u32, token: &TurnToken) {
+        let end = self.steps(turn, token).await;
         self.close_turn(turn, end).await;
         self.flush_turn().await;
-        self.seams().turn_ended();
     }
 
     /// Logs what was drained and opens the turn; none when the log is dead, or has refused all that there was to answer.
@@ -77,7 +84,7 @@ impl Core {
         for n in 1.. {
             let at = StepRef { turn, step: n };
             let last = max != 0 && n >= max;
-            let done = self.step(at, last, head.take(), token).await?;
+            let done = self.step(at, last, head.take(), token).instrument(spans::step(at)).await?;
             let (decision, text) = self.continuation(at, &done, token).await?;
             let cut = done.finish == FinishReason::MaxTokens;
             let another_possible = !last && !cut;

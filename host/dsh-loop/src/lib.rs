@@ -32,6 +32,7 @@ mod options;
 mod queued;
 mod repair;
 mod seams;
+mod spans;
 mod step;
 mod stop;
 mod stream;

@@ -13,12 +13,14 @@ use dsh_seam::view::MessageList;
 use dsh_seam::waterfall::{Chain, Innermost, RunContext, RunError};
 use dsh_seam::waterfalls::{Recovery, Request, RequestError, StepResult};
 use futures::StreamExt;
+use tracing::Instrument as _;
 
 use crate::call_ids::make_unique;
 use crate::core::Core;
 use crate::journal::TOO_LARGE;
 use crate::options::Text;
 use crate::queued::Queued;
+use crate::spans;
 use crate::stop::Stop;
 use crate::stream::{Assembly, MAX_ANSWER_BYTES};
 use crate::turn_token::TurnToken;
@@ -160,7 +162,8 @@ impl Core {
         let mut attempt = Attempt { number: 1, system, tools: self.tool_schemas(), retry_of: None };
         loop {
             let request = self.shape_request(at, &attempt, token).await?;
-            let failure = match self.call_model(at, request, token).await? {
+            let span = spans::request(&request);
+            let failure = match self.call_model(at, request, token).instrument(span).await? {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
