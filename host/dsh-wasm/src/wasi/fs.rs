@@ -13,9 +13,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Component, Path};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cap_std::fs::Dir;
-use dsh_seam::tools::covers;
+use dsh_seam::tools::{covers, normalize_path};
 use wasmtime::component::{HasData, Resource};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView, WasiFilesystemView as _};
 use wasmtime_wasi::p2::bindings::filesystem::preopens;
@@ -76,6 +77,9 @@ pub(super) fn join(base: &str, path: &str) -> String {
     }
 }
 
+/// Different refusals of one call that are told: a guest that tries every path is not listed for ever.
+const MAX_REFUSALS: usize = 64;
+
 /// What one instance may do with files.
 pub(crate) struct FsLayer {
     dirs: Vec<GrantedDir>,
@@ -84,6 +88,9 @@ pub(crate) struct FsLayer {
     /// Whether access can change below a preopen, so that every path has to be resolved.
     mixed: bool,
     open: HashMap<u32, Opened>,
+    /// Whether there is a workspace to grant something of.
+    in_workspace: bool,
+    null: Option<File>,
 }
 
 /// What is known of an open descriptor.
@@ -92,7 +99,12 @@ struct Opened {
     /// Where it is, relative to the workspace; only kept right while `mixed`.
     real: String,
     access: Access,
+    /// False for the place that stands for everything that was not granted: nothing can be done there.
+    granted: bool,
 }
+
+/// The name of the directory that holds what was not granted.
+const NOWHERE: &str = ".";
 
 impl FsLayer {
     pub(crate) fn new(core: &Core, profile: Option<&Profile>) -> Self {
@@ -101,7 +113,27 @@ impl FsLayer {
             .map(|profile| resolved(profile, core.workspace.as_deref()));
         let dirs = core.dirs.clone();
         let nested = dirs.iter().any(|a| dirs.iter().any(|b| a.access != b.access && covers(&a.real, &b.real)));
-        Self { mixed: nested || profile.is_some(), dirs, profile, open: HashMap::new() }
+        Self {
+            mixed: nested || profile.is_some(),
+            in_workspace: core.workspace.is_some(),
+            open: HashMap::new(),
+            null: None,
+            profile,
+            dirs,
+        }
+    }
+
+    /// What stands for what was not granted: no directory, so that there is nothing to be done with it underneath either.
+    fn nothing(&mut self) -> wasmtime::Result<Option<Descriptor>> {
+        if !self.in_workspace {
+            return Ok(None);
+        }
+        let file = match &self.null {
+            Some(file) => file.try_clone()?,
+            None => self.null.insert(File::open("/dev/null")?).try_clone()?,
+        };
+        let file = wasmtime_wasi::filesystem::File::new(file, FsPerms::ReadOnly, OpenMode::empty(), false);
+        Ok(Some(Descriptor::File(file)))
     }
 
     /// The granted directory that decides over a place of the workspace: the one with the longest prefix.
@@ -158,12 +190,19 @@ pub(crate) struct FsView<'a> {
     inner: WasiFilesystemCtxView<'a>,
     layer: &'a mut FsLayer,
     refusals: &'a mut Vec<Grant>,
+    /// Set when something is refused; none outside of `call-tool`.
+    refused: Option<&'a AtomicBool>,
 }
 
 impl GuestState {
     pub(crate) fn files(&mut self) -> FsView<'_> {
         self.count();
-        FsView { inner: self.wasi.filesystem(), layer: &mut self.fs, refusals: &mut self.refusals }
+        FsView {
+            inner: self.wasi.filesystem(),
+            layer: &mut self.fs,
+            refusals: &mut self.refusals,
+            refused: self.call.refused.as_deref(),
+        }
     }
 }
 
@@ -174,9 +213,37 @@ impl FsView<'_> {
         self.layer.open.get(&fd.rep()).cloned().ok_or_else(|| ErrorCode::BadDescriptor.into())
     }
 
+    /// What is known of a descriptor, if something was granted there. `path` is what the guest wants below it.
+    fn granted(&mut self, fd: &Fd, path: &str, wanted: Access) -> FsResult<Opened> {
+        let opened = self.opened(fd)?;
+        if opened.granted { Ok(opened) } else { Err(self.refuse_ungranted(path, wanted)) }
+    }
+
+    /// Names the directory of `path`, as far as that can be said without a look at the disk.
+    fn refuse_ungranted(&mut self, path: &str, wanted: Access) -> FsError {
+        let trimmed = path.trim_end_matches('/');
+        let dir = trimmed.rsplit_once('/').map_or(".", |(dir, _)| dir);
+        // A path that leads out can be granted by nobody.
+        if let (Some(normal), Some(_)) = (normalize_path(dir), normalize_path(if path.is_empty() { "." } else { path }))
+        {
+            let path = GrantPath { written: normal.clone(), normal };
+            self.note(if wanted == Access::Write { Grant::FsWrite(path) } else { Grant::FsRead(path) });
+        }
+        if wanted == Access::Write { ErrorCode::NotPermitted.into() } else { ErrorCode::Access.into() }
+    }
+
+    fn note(&mut self, grant: Grant) {
+        if self.refusals.len() < MAX_REFUSALS && !self.refusals.contains(&grant) {
+            self.refusals.push(grant);
+        }
+        if let Some(refused) = self.refused {
+            refused.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Decides over `path` below an open directory, and says where an operation on it is to be done.
     async fn place(&mut self, fd: &Fd, path: String, follow: bool, wanted: Access) -> FsResult<Here> {
-        let base = self.opened(fd)?;
+        let base = self.granted(fd, &path, wanted)?;
         if !self.layer.mixed {
             if base.access < wanted {
                 return Err(self.refuse(&base.real, wanted));
@@ -192,7 +259,8 @@ impl FsView<'_> {
         let (perms, mode) = permissions(access);
         let parent = wasmtime_wasi::filesystem::Dir::new(found.parent, perms, mode, false);
         let fd = self.inner.table.push(Descriptor::Dir(parent))?;
-        Ok(Here { fd, name: found.name, opened: Opened { real: found.real, access }, temporary: true })
+        let opened = Opened { real: found.real, access, granted: true };
+        Ok(Here { fd, name: found.name, opened, temporary: true })
     }
 
     /// The operation on `here` is done.
@@ -226,15 +294,13 @@ impl FsView<'_> {
             && dir.access < wanted
         {
             let grant = Grant::FsWrite(dir.path.clone());
-            if !self.refusals.contains(&grant) {
-                self.refusals.push(grant);
-            }
+            self.note(grant);
         }
         if wanted == Access::Write { ErrorCode::NotPermitted.into() } else { ErrorCode::Access.into() }
     }
 
     fn must_write(&mut self, fd: &Fd) -> FsResult<()> {
-        let opened = self.opened(fd)?;
+        let opened = self.granted(fd, "", Access::Write)?;
         if opened.access == Access::Write { Ok(()) } else { Err(self.refuse(&opened.real, Access::Write)) }
     }
 }
@@ -274,8 +340,18 @@ impl preopens::Host for FsView<'_> {
             let fd = self.inner.table.push(Descriptor::Dir(handle))?;
             // A profile that hides the directory itself may still show what is below it.
             let access = self.layer.access(&dir.real).unwrap_or(Access::Read);
-            self.layer.open.insert(fd.rep(), Opened { real: dir.real.clone(), access });
+            self.layer.open.insert(fd.rep(), Opened { real: dir.real.clone(), access, granted: true });
             list.push((fd, dir.path.written.clone()));
+        }
+        // Libraries look for the directory of a path among these and give up without a word to us when there is none. So there is one
+        // that holds nothing, and it can say which grant is missing.
+        if !self.layer.dirs.iter().any(|dir| dir.path.normal == NOWHERE)
+            && let Some(nothing) = self.layer.nothing()?
+        {
+            let fd = self.inner.table.push(nothing)?;
+            let opened = Opened { real: NOWHERE.into(), access: Access::Read, granted: false };
+            self.layer.open.insert(fd.rep(), opened);
+            list.push((fd, NOWHERE.into()));
         }
         Ok(list)
     }
@@ -305,7 +381,7 @@ impl types::HostDescriptor for FsView<'_> {
         flags: DescriptorFlags,
     ) -> FsResult<Fd> {
         let wish = Wish::new(open, flags)?;
-        let base = self.opened(&fd)?;
+        let base = self.granted(&fd, &path, wish.access())?;
         let dir = self.dir(&fd)?;
         let follow = follows(path_flags);
         let (decided, file) = if self.layer.mixed {
@@ -315,7 +391,7 @@ impl types::HostDescriptor for FsView<'_> {
                 Some(access) if access >= wish.access() => access,
                 _ => return Err(self.refuse(&found.real, wish.access())),
             };
-            let decided = Opened { real: found.real.clone(), access };
+            let decided = Opened { real: found.real.clone(), access, granted: true };
             (decided, blocking(move || found.open(wish)).await?)
         } else {
             if base.access < wish.access() {
@@ -326,9 +402,7 @@ impl types::HostDescriptor for FsView<'_> {
         };
         let (perms, _) = permissions(decided.access);
         let opened = match file {
-            Found::Dir(dir) => {
-                Descriptor::Dir(wasmtime_wasi::filesystem::Dir::new(dir, perms, wish.mode(), false))
-            }
+            Found::Dir(dir) => Descriptor::Dir(wasmtime_wasi::filesystem::Dir::new(dir, perms, wish.mode(), false)),
             Found::File(file) => {
                 Descriptor::File(wasmtime_wasi::filesystem::File::new(file, perms, wish.mode(), false))
             }
@@ -392,10 +466,11 @@ impl types::HostDescriptor for FsView<'_> {
     }
 
     async fn symlink_at(&mut self, fd: Fd, to: String, path: String) -> FsResult<()> {
+        let opened = self.granted(&fd, &path, Access::Write)?;
         let dir = self.dir(&fd)?;
-        let (base, target, link) = (self.opened(&fd)?.real, to.clone(), path.clone());
+        let (base, target, link) = (opened.real, to.clone(), path.clone());
         // A link that leads out would be nothing to this guest, and a trap for whoever follows it without a sandbox.
-        if self.opened(&fd)?.access == Access::Write
+        if opened.access == Access::Write
             && !blocking(move || Ok(stays_within(&Place::find(&dir, &base, &link, false)?, &base, &target))).await?
         {
             return Err(ErrorCode::NotPermitted.into());
@@ -470,27 +545,34 @@ impl types::HostDescriptor for FsView<'_> {
         length: types::Filesize,
         advice: types::Advice,
     ) -> FsResult<()> {
+        self.granted(&fd, "", Access::Read)?;
         types::HostDescriptor::advise(&mut self.inner, fd, offset, length, advice).await
     }
 
     async fn sync_data(&mut self, fd: Fd) -> FsResult<()> {
+        self.granted(&fd, "", Access::Read)?;
         types::HostDescriptor::sync_data(&mut self.inner, fd).await
     }
 
     async fn get_flags(&mut self, fd: Fd) -> FsResult<DescriptorFlags> {
+        self.granted(&fd, "", Access::Read)?;
         types::HostDescriptor::get_flags(&mut self.inner, fd).await
     }
 
     async fn get_type(&mut self, fd: Fd) -> FsResult<types::DescriptorType> {
+        if !self.opened(&fd)?.granted {
+            return Ok(types::DescriptorType::Directory);
+        }
         types::HostDescriptor::get_type(&mut self.inner, fd).await
     }
 
     async fn read(&mut self, fd: Fd, length: types::Filesize, offset: types::Filesize) -> FsResult<(Vec<u8>, bool)> {
+        self.granted(&fd, "", Access::Read)?;
         types::HostDescriptor::read(&mut self.inner, fd, length, offset).await
     }
 
     async fn read_directory(&mut self, fd: Fd) -> FsResult<Resource<types::DirectoryEntryStream>> {
-        let opened = self.opened(&fd)?;
+        let opened = self.granted(&fd, "", Access::Read)?;
         if self.layer.mixed && self.layer.access(&opened.real).is_none() {
             return Err(self.refuse(&opened.real, Access::Read));
         }
@@ -498,14 +580,17 @@ impl types::HostDescriptor for FsView<'_> {
     }
 
     async fn sync(&mut self, fd: Fd) -> FsResult<()> {
+        self.granted(&fd, "", Access::Read)?;
         types::HostDescriptor::sync(&mut self.inner, fd).await
     }
 
     async fn stat(&mut self, fd: Fd) -> FsResult<types::DescriptorStat> {
+        self.granted(&fd, "", Access::Read)?;
         types::HostDescriptor::stat(&mut self.inner, fd).await
     }
 
     fn read_via_stream(&mut self, fd: Fd, offset: types::Filesize) -> FsResult<Resource<DynInputStream>> {
+        self.granted(&fd, "", Access::Read)?;
         types::HostDescriptor::read_via_stream(&mut self.inner, fd, offset)
     }
 
@@ -514,6 +599,7 @@ impl types::HostDescriptor for FsView<'_> {
     }
 
     async fn metadata_hash(&mut self, fd: Fd) -> FsResult<types::MetadataHashValue> {
+        self.granted(&fd, "", Access::Read)?;
         types::HostDescriptor::metadata_hash(&mut self.inner, fd).await
     }
 }

@@ -139,7 +139,8 @@ async fn what_is_read_only_is_not_changed_by_anything() {
     for grants in [&["fs:read:r"][..], &["fs:read:r", "fs:write:w"], &["fs:write:.", "fs:read:r"]] {
         let intruder = home.enter(grants).await;
         let at = |what: &str, path: &str| json!({ "do": what, "dir": "r", "path": path });
-        let opening = |path: &str, with: &[&str]| json!({ "do": "open", "dir": "r", "path": path, "follow": true, "with": with });
+        let opening =
+            |path: &str, with: &[&str]| json!({ "do": "open", "dir": "r", "path": path, "follow": true, "with": with });
         let steps = [
             at("mkdir", "new"),
             at("rmdir", "sub"),
@@ -250,8 +251,23 @@ async fn what_may_be_written_can_be() {
         let done = ok(true);
         let text = ok("intrudedintruded");
         let expect = [
-            &done, &done, &ok(8), &done, &text, &done, &done, &done, &done, &done, &ok("new/file"), &text, &error("loop"), &done,
-            &done, &done, &done,
+            &done,
+            &done,
+            &ok(8),
+            &done,
+            &text,
+            &done,
+            &done,
+            &done,
+            &done,
+            &done,
+            &ok("new/file"),
+            &text,
+            &error("loop"),
+            &done,
+            &done,
+            &done,
+            &done,
         ];
         assert_eq!(told.iter().collect::<Vec<_>>(), expect, "{grants:?}");
         assert_eq!(intruder.refused(), [""; 0]);
@@ -311,7 +327,10 @@ async fn the_files_of_processes_are_not_opened() {
         Intruder::enter(Entry { grants: &["fs:read:."], workspace: Some(Path::new("/")), ..Entry::default() }).await;
     for path in ["proc/self/environ", "proc/1/environ", "proc/self/cmdline", "proc/self/maps", "proc", "proc/self"] {
         let told = intruder.step(cat(path)).await;
-        assert!(told == error("not-permitted") || told == error("access") || told == error("no-entry"), "{path}: {told}");
+        assert!(
+            told == error("not-permitted") || told == error("access") || told == error("no-entry"),
+            "{path}: {told}"
+        );
     }
     assert_eq!(intruder.step(open("proc", &["read", "directory"])).await, error("not-permitted"));
 }
@@ -435,10 +454,8 @@ async fn a_profile_takes_away_parts() {
     let home = Home::new(&["a/file", "b/file"]);
     home.link("to-b", "b");
     let intruder = home.enter(&["fs:write:."]).await;
-    let profile = Profile {
-        denied: vec![PathGrant { path: "b".into(), access: Access::Read }],
-        ..Profile::unrestricted()
-    };
+    let profile =
+        Profile { denied: vec![PathGrant { path: "b".into(), access: Access::Read }], ..Profile::unrestricted() };
     let check = async |step: Value, expect: Value| {
         assert_eq!(intruder.take_under(profile.clone(), json!([step])).await, [expect], "{step}");
     };

@@ -112,7 +112,14 @@ async fn an_address_is_read_in_one_way_only() {
     ] {
         assert_eq!(intruder.step(get(&format!("http://{other}:{port}/"))).await, error(NO_URI), "{other}");
     }
-    for authority in ["user@127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:4294967376", "127.0.0.1:+80", "[fe80::1%25eth0]"] {
+    for authority in [
+        "user@127.0.0.1",
+        "127.0.0.1:0",
+        "127.0.0.1:65536",
+        "127.0.0.1:4294967376",
+        "127.0.0.1:+80",
+        "[fe80::1%25eth0]",
+    ] {
         let step = json!({ "do": "get", "url": "http://127.0.0.1/", "authority": authority });
         assert_eq!(intruder.step(step).await, error(NO_URI), "{authority}");
     }
@@ -308,11 +315,7 @@ async fn headers_that_frame_a_message_are_the_hosts() {
         ("content-length", "+2"),
         ("content-length", "2, 2"),
     ] {
-        assert_eq!(
-            intruder.step(with(name, value)).await,
-            error("invalid-syntax"),
-            "{name:?} {value:?}"
-        );
+        assert_eq!(intruder.step(with(name, value)).await, error("invalid-syntax"), "{name:?} {value:?}");
     }
     // A length that is not that of the body.
     let mut step = with("content-length", "5");
