@@ -24,6 +24,9 @@ use crate::core::Core;
 use crate::queued::Queued;
 use crate::stream::Assembly;
 
+/// Different refusals of one plugin that are logged in one session. A plugin that asks for what it was not given can ask for anything.
+const MAX_REFUSALS: usize = 256;
+
 /// One plugin's context for one agent. It does not keep the agent alive.
 pub(crate) struct Context {
     plugin: PluginName,
@@ -191,7 +194,10 @@ impl PluginContext for Context {
     }
 
     async fn refused(&self, capability: &str, grant: &str) {
-        let first = self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(capability.to_owned());
+        let first = {
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            refused.len() < MAX_REFUSALS && refused.insert(capability.to_owned())
+        };
         if let Ok(core) = self.core()
             && first
         {
