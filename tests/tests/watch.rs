@@ -174,11 +174,16 @@ fn refused(stage: &Stage, put: impl FnOnce(), expect: &[String]) {
     live.said("the version loaded before goes on");
     turn(&mut live, "two");
     let ended = live.end();
-    assert_eq!(said(&ended), expect);
+    assert_eq!(errors(said(&ended).into_iter()), expect);
     assert_eq!(outline(&ended), ["turn/start 1", "turn/end 1", "turn/start 2", "turn/end 2"]);
     let systems: Vec<_> = ended.all("request/sent").iter().map(|sent| sent["system"].clone()).collect();
     assert_eq!(systems, ["requests before this one: 0", "requests before this one: 1"]);
     assert_eq!(ended.exit, 0);
+}
+
+/// Without what a plugin itself says on its way down.
+fn errors<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    lines.filter(|line| !line.starts_with("warning: plugin ") && !line.starts_with("note: compil")).collect()
 }
 
 /// The lines that are said of a version that cannot be loaded.
@@ -216,6 +221,44 @@ fn what_does_not_start_leaves_the_old_one_in_place() {
     let hint = "see `dsh-host plugin inspect` for the plugin's configuration schema";
     let why = "the plugin rejects its configuration: missing field `seam`";
     refused(&stage, || stage.put("p.wasm", &guest("faulty")), &complaint(why, hint));
+}
+
+/// A component whose start function is `start`.
+fn starting(start: &str) -> Vec<u8> {
+    let observer = "dsh:session/observer@0.1.0";
+    let core = format!(
+        r#"(module
+            (memory (export "memory") 1)
+            (func (export "{observer}#kinds") (result i32) (i32.const 16))
+            (func (export "{observer}#on-entries") (param i32 i32))
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 4096))
+            (func $start {start})
+            (start $start))"#
+    );
+    dsh_text_guests::component(&format!("export {observer};"), &core)
+}
+
+#[test]
+fn what_fails_while_it_starts_leaves_the_old_one_in_place() {
+    for start in ["unreachable", "(loop (br 0))", "(drop (memory.grow (i32.const 65000))) unreachable"] {
+        let stage = Stage::new(&guest("counter"), &texts(2));
+        let bytes = starting(start);
+        fs::write(stage.path("bad.wasm"), &bytes).expect("written");
+        let loaded = stage.run(&["tool", "list", "--plugin", "p=./bad.wasm"]);
+        let told = errors(loaded.stderr.lines()).join("\n");
+        let (why, hint) = told.split_once("\nhint: ").unwrap_or_else(|| panic!("{start}: {told}"));
+        let loading = format!("error: plugin `p` (`{}`): ", stage.path("bad.wasm").display());
+        let why = why.strip_prefix(&loading).unwrap_or_else(|| panic!("{start}: {told}"));
+        refused(&stage, || stage.put("p.wasm", &bytes), &complaint(why, hint));
+    }
+}
+
+#[test]
+fn quiet_is_quiet_but_for_what_went_wrong() {
+    let stage = Stage::new(&guest("counter"), &texts(2)).with(&["-q"]);
+    let why = "the file is empty; this host takes WebAssembly components";
+    let hint = "build the plugin again, or fetch it again if it was downloaded";
+    refused(&stage, || stage.put("p.wasm", b""), &complaint(why, hint));
 }
 
 #[test]
@@ -261,7 +304,7 @@ fn what_is_trusted_as_it_is_stays_as_it_is() {
 }
 
 #[test]
-fn a_file_that_is_gone_or_locked_leaves_the_old_one_in_place() {
+fn a_file_that_is_gone_leaves_the_old_one_in_place() {
     let stage = Stage::new(&guest("counter"), &texts(2));
     let path = stage.path("p.wasm");
     refused(
