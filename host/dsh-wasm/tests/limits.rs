@@ -6,7 +6,8 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use dsh_seam::tools::{Outcome, Profile, Progress, ToolCall, ToolContext};
+use dsh_seam::message::ToolCall;
+use dsh_seam::tools::{Outcome, Profile, Progress, ToolContext};
 use dsh_seam::waterfall::RunError;
 use dsh_seam::{FailureKind, PluginError, Seam};
 use dsh_wasm::{Engine, Limits, LoadError, PluginSpec};

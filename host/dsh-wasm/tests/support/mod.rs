@@ -213,12 +213,19 @@ impl ModelCatalog for NoModels {
 
 /// A request over a history of `messages` messages.
 pub fn draft(messages: usize) -> Arc<RequestDraft> {
+    draft_of((0..messages).map(|n| format!("message {n}")))
+}
+
+/// A request over a history of so many messages of so many bytes.
+pub fn long_draft(messages: u32, bytes: usize) -> Arc<RequestDraft> {
+    draft_of((0..messages).map(|_| "x".repeat(bytes)))
+}
+
+fn draft_of(texts: impl Iterator<Item = String>) -> Arc<RequestDraft> {
     let mut history = History::default();
-    for n in 0..messages {
-        history.apply(&Event::UserMessage(UserMessage {
-            content: vec![ContentBlock::text(format!("message {n}"))],
-            source: Source::User,
-        }));
+    for text in texts {
+        history
+            .apply(&Event::UserMessage(UserMessage { content: vec![ContentBlock::text(text)], source: Source::User }));
     }
     Arc::new(RequestDraft::new(DraftStart {
         model: None,
