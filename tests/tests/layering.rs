@@ -28,7 +28,11 @@ const CRATES: &[Row] = &[
         imports: &["dsh-seam", "dsh-loop", "dsh-services", "dsh-wasm", "dsh-testkit"],
         tests_import: &[],
     },
-    Row { name: "dsh-tests", imports: &["dsh-testkit"], tests_import: &["dsh-seam", "dsh-services", "dsh-faults"] },
+    Row {
+        name: "dsh-tests",
+        imports: &["dsh-testkit"],
+        tests_import: &["dsh-seam", "dsh-services", "dsh-faults", "dsh-text-guests"],
+    },
     // Preloaded into the built binary by the tests, never linked.
     Row { name: "dsh-faults", imports: &[], tests_import: &[] },
     Row { name: "dsh-text-guests", imports: &[], tests_import: &[] },
