@@ -49,10 +49,11 @@ impl Version {
         let name = PluginName::new(name).expect("valid");
         Self { name, version, tool, fails: false, diary: diary.clone(), meanwhile: Meanwhile::default() }
     }
+}
 
-    fn new(version: &'static str, diary: &Diary) -> Arc<dyn Plugin> {
-        Arc::new(Self::named("p", version, "look", diary))
-    }
+/// A version of `p`.
+fn version(version: &'static str, diary: &Diary) -> Arc<dyn Plugin> {
+    Arc::new(Version::named("p", version, "look", diary))
 }
 
 impl Drop for Version {
@@ -177,7 +178,7 @@ async fn say(agent: &AgentOwner, message: &str) {
 async fn a_version_takes_over_at_the_next_turn_and_nothing_is_left_of_the_one_before() {
     let diary = Diary::default();
     let call = || Answer::Calls(&[("look", "{}")]);
-    let bench = Bench::new(vec![call(), Answer::Text("a"), call(), Answer::Text("b")]).with(Version::new("v1", &diary));
+    let bench = Bench::new(vec![call(), Answer::Text("a"), call(), Answer::Text("b")]).with(version("v1", &diary));
     let (agents, agent) = made(&bench).await;
     say(&agent, "go").await;
     check(
@@ -187,7 +188,7 @@ async fn a_version_takes_over_at_the_next_turn_and_nothing_is_left_of_the_one_be
         v1 is called
         v1 flushes",
     );
-    agents.exchange(&[Version::new("v2", &diary)]);
+    agents.exchange(&[version("v2", &diary)]);
     agent.inject(text("between"), Source::User).await.expect("it is logged");
     check(&diary.take(), r#"v1 sees context/message, keeps "v1""#);
     assert_eq!(agent.tools()[3].description, "v1", "nothing happens before the turn");
@@ -242,7 +243,7 @@ async fn what_comes_while_the_old_one_flushes_is_flushed_too() {
     let bench = Bench::new(vec![Answer::Text("a"), Answer::Text("b")]).with(Arc::new(v1));
     let (agents, agent) = made(&bench).await;
     say(&agent, "go").await;
-    agents.exchange(&[Version::new("v2", &diary)]);
+    agents.exchange(&[version("v2", &diary)]);
     agent.inject(text("between"), Source::User).await.expect("it is logged");
     *meanwhile.lock().expect("not poisoned") = Some(agent.agent());
     diary.take();
@@ -263,16 +264,16 @@ async fn what_comes_while_the_old_one_flushes_is_flushed_too() {
 #[tokio::test(start_paused = true)]
 async fn of_several_versions_between_two_turns_the_last_counts() {
     let diary = Diary::default();
-    let bench = Bench::new(vec![Answer::Text("a"), Answer::Text("b")]).with(Version::new("v1", &diary));
+    let bench = Bench::new(vec![Answer::Text("a"), Answer::Text("b")]).with(version("v1", &diary));
     let first = bench.plugins()[1].clone();
     let (agents, agent) = made(&bench).await;
     // Changed and changed back: nothing happens.
-    agents.exchange(&[Version::new("v2", &diary)]);
+    agents.exchange(&[version("v2", &diary)]);
     agents.exchange(&[first]);
     say(&agent, "go").await;
     check(&diary.take(), "v2 is gone\nv1 sees user/message, keeps nothing\nv1 flushes");
-    agents.exchange(&[Version::new("v3", &diary)]);
-    agents.exchange(&[Version::new("v4", &diary), Arc::new(Version::named("q", "unknown", "other", &diary))]);
+    agents.exchange(&[version("v3", &diary)]);
+    agents.exchange(&[version("v4", &diary), Arc::new(Version::named("q", "unknown", "other", &diary))]);
     say(&agent, "again").await;
     check(
         &diary.take(),
@@ -292,12 +293,12 @@ async fn of_several_versions_between_two_turns_the_last_counts() {
 async fn a_turn_under_way_keeps_what_it_began_with() {
     let diary = Diary::default();
     let bench = Bench::new(vec![Answer::Calls(&[("ok", "{}")]), Answer::Calls(&[("look", "{}")]), Answer::Text("a")])
-        .with(Version::new("v1", &diary));
+        .with(version("v1", &diary));
     let agents = bench.agent_loop();
     let (exchanged, of) = (agents.clone(), diary.clone());
     bench.recorder.on("tool/call", move |_| {
         let (agents, diary) = (exchanged.clone(), of.clone());
-        async move { agents.exchange(&[Version::new("v2", &diary)]) }.boxed()
+        async move { agents.exchange(&[version("v2", &diary)]) }.boxed()
     });
     let agent = agents.create(AgentId::new("main").expect("valid"), bench.options.clone()).await.expect("it is made");
     bench.recorder.is_about(agent.agent());
@@ -311,13 +312,13 @@ async fn a_turn_under_way_keeps_what_it_began_with() {
 #[tokio::test(start_paused = true)]
 async fn tools_that_clash_leave_all_as_it_was() {
     let diary = Diary::default();
-    let bench = Bench::new(vec![Answer::Text("a")]).with(Version::new("v1", &diary));
+    let bench = Bench::new(vec![Answer::Text("a")]).with(version("v1", &diary));
     let (agents, agent) = made(&bench).await;
     agents.exchange(&[Arc::new(Version::named("p", "v2", "ok", &diary))]);
     say(&agent, "go").await;
     check(&diary.take(), "v2 is dropped\nv1 sees user/message, keeps nothing\nv1 flushes");
     // One that fits comes in at the next turn.
-    agents.exchange(&[Version::new("v3", &diary)]);
+    agents.exchange(&[version("v3", &diary)]);
     say(&agent, "again").await;
     check(
         &diary.take(),
@@ -343,7 +344,7 @@ async fn an_observer_that_was_off_is_on_in_another_version() {
     }
     let told = diary.take();
     assert_eq!(told.matches("sees").count(), 3, "{told}");
-    agents.exchange(&[Version::new("v2", &diary)]);
+    agents.exchange(&[version("v2", &diary)]);
     // One that is off has nothing to flush either.
     agent.inject(text("between"), Source::User).await.expect("it is logged");
     say(&agent, "5").await;
@@ -353,10 +354,10 @@ async fn an_observer_that_was_off_is_on_in_another_version() {
 #[tokio::test(start_paused = true)]
 async fn agents_take_a_version_each_at_its_own_turn() {
     let diary = Diary::default();
-    let bench = Bench::new(vec![Answer::Text("a")]).with(Version::new("v1", &diary));
+    let bench = Bench::new(vec![Answer::Text("a")]).with(version("v1", &diary));
     let (agents, agent) = made(&bench).await;
     let other = agents.create(AgentId::new("other").expect("valid"), bench.options.clone()).await.expect("it is made");
-    agents.exchange(&[Version::new("v2", &diary)]);
+    agents.exchange(&[version("v2", &diary)]);
     say(&agent, "go").await;
     check(&diary.take(), "v1 is detached\nv1 is dropped\nv2 sees user/message, keeps nothing\nv2 flushes");
     assert_eq!((&*agent.tools()[3].description, &*other.tools()[3].description), ("v2", "v1"));
@@ -380,12 +381,12 @@ async fn agents_take_a_version_each_at_its_own_turn() {
 #[tokio::test(start_paused = true)]
 async fn a_call_outside_of_any_turn_ends_with_what_it_began_with() {
     let diary = Diary::default();
-    let bench = Bench::new(vec![Answer::Text("a"), Answer::Text("b")]).with(Version::new("v1", &diary));
+    let bench = Bench::new(vec![Answer::Text("a"), Answer::Text("b")]).with(version("v1", &diary));
     let (agents, agent) = made(&bench).await;
     let outside = agent.agent();
     let outside = tokio::spawn(async move { outside.call_tool("wait", "{}").await });
     tokio::task::yield_now().await;
-    agents.exchange(&[Version::new("v2", &diary)]);
+    agents.exchange(&[version("v2", &diary)]);
     say(&agent, "go").await;
     check(&diary.take(), "v1 sees user/message, keeps nothing\nv1 flushes");
     outside.abort();
