@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cap_std::fs::Dir;
+use dsh_seam::printable::quoted;
 use serde_json::Value;
 
 use crate::attachment::{Attachment, guest};
@@ -14,12 +15,12 @@ use crate::bindings::dsh::llm::llm_types;
 use crate::carried::Carried;
 use crate::convert;
 use crate::engine::Engine;
-use crate::fault::{Bound, Fault, shorten};
+use crate::fault::{Bound, Fault};
 use crate::grants::{Grant, Grants};
 use crate::guests::Indices;
 use crate::inspect::{Inspection, inspect};
 use crate::instance::{Instance, Mold, Returned, Terms};
-use crate::limits::{LimitError, Limits, MAX_TOOLS};
+use crate::limits::{LimitError, Limits, MAX_MESSAGE_BYTES, MAX_TOOLS};
 use crate::lists::Lists;
 use crate::receipt::Answer;
 use crate::refusal::Refusal;
@@ -119,6 +120,9 @@ impl LoadError {
             Self::Directory { .. } => "grant a directory inside the workspace that can be made and opened".into(),
             Self::Limit(error) => error.hint(),
             Self::Config { .. } => "see `dsh-host plugin inspect` for the plugin's configuration schema".into(),
+            Self::Failed(error) if error.kind == dsh_seam::FailureKind::Limit => {
+                format!("set a higher limit with `--limit {}=KEY=VALUE`, if it may have more", error.plugin)
+            }
             Self::Failed(_) | Self::Description { .. } => "this is a fault of the plugin: tell its author".into(),
         }
     }
@@ -134,7 +138,7 @@ impl fmt::Display for LoadError {
             }
             Self::Directory { grant, why } => write!(f, "the grant `{grant}` cannot be given: {why}"),
             Self::Config { failure } => {
-                write!(f, "the plugin rejects its configuration: {}", shorten(&failure.message))
+                write!(f, "the plugin rejects its configuration: {}", quoted(&failure.message, MAX_MESSAGE_BYTES))
             }
             Self::Failed(error) => write!(f, "{error}"),
             Self::Limit(error) => write!(f, "{error}"),
@@ -507,7 +511,7 @@ impl<'a> Asking<'a> {
         for (n, tool) in tools.into_iter().enumerate() {
             let tool = convert::definition_in(n, tool).map_err(|ill| wrong(ill.to_string()))?;
             if !names.insert(tool.name.clone()) {
-                return Err(wrong(format!("it has two tools named `{}`", shorten(&tool.name))));
+                return Err(wrong(format!("it has two tools named `{}`", quoted(&tool.name, MAX_MESSAGE_BYTES))));
             }
             checked.push(tool);
         }
@@ -557,12 +561,12 @@ impl WasmPlugin {
     fn warn(&self) {
         let name = &self.mold.core.name;
         for Taken { grant, left } in &self.ungranted {
-            let ceiling = quoted(self.inspection.ceiling.iter().flatten().map(|entry| &entry.capability));
+            let ceiling = in_backticks(self.inspection.ceiling.iter().flatten().map(|entry| &entry.capability));
             let ceiling = format!("its ceiling, the most that it says it will ever need, is {ceiling}");
             if left.is_empty() {
                 tracing::warn!(target: "dsh::plugin", plugin = %name, "the grant `{grant}` is not given: {ceiling}");
             } else {
-                let left = quoted(left.iter());
+                let left = in_backticks(left.iter());
                 tracing::warn!(target: "dsh::plugin", plugin = %name, "the grant `{grant}` is cut to {left}: {ceiling}");
             }
         }
@@ -576,7 +580,7 @@ impl WasmPlugin {
 }
 
 /// A list in backticks.
-fn quoted<T: fmt::Display>(items: impl Iterator<Item = T>) -> String {
+fn in_backticks<T: fmt::Display>(items: impl Iterator<Item = T>) -> String {
     let items: Vec<String> = items.map(|item| format!("`{item}`")).collect();
     if items.is_empty() { "nothing".into() } else { items.join(", ") }
 }
