@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cap_std::fs::Dir;
-use dsh_seam::tools::{covers, normalize_path};
+use dsh_seam::tools::covers;
 use wasmtime::component::{HasData, Resource};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView, WasiFilesystemView as _};
 use wasmtime_wasi::p2::bindings::filesystem::preopens;
@@ -25,6 +25,7 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
 use crate::grants::{Grant, GrantPath};
+use crate::output::clean;
 use crate::plugin::Core;
 use crate::store::GuestState;
 use crate::words::{Access, Profile};
@@ -79,6 +80,9 @@ pub(super) fn join(base: &str, path: &str) -> String {
 
 /// Different refusals of one call that are told: a guest that tries every path is not listed for ever.
 const MAX_REFUSALS: usize = 64;
+
+/// The longest path that Linux takes.
+const MAX_PATH_BYTES: usize = 4_096;
 
 /// What one instance may do with files.
 pub(crate) struct FsLayer {
@@ -216,16 +220,13 @@ impl FsView<'_> {
     /// What is known of a descriptor, if something was granted there. `path` is what the guest wants below it.
     fn granted(&mut self, fd: &Fd, path: &str, wanted: Access) -> FsResult<Opened> {
         let opened = self.opened(fd)?;
-        if opened.granted { Ok(opened) } else { Err(self.refuse_ungranted(path, wanted)) }
+        if opened.granted { Ok(opened) } else { Err(self.refuse_ungranted(parent_of(path), wanted)) }
     }
 
-    /// Names the directory of `path`, as far as that can be said without a look at the disk.
-    fn refuse_ungranted(&mut self, path: &str, wanted: Access) -> FsError {
-        let trimmed = path.trim_end_matches('/');
-        let dir = trimmed.rsplit_once('/').map_or(".", |(dir, _)| dir);
+    /// Names the directory that would have to be granted, as it can be said without a look at the disk.
+    fn refuse_ungranted(&mut self, dir: &str, wanted: Access) -> FsError {
         // A path that leads out can be granted by nobody.
-        if let (Some(normal), Some(_)) = (normalize_path(dir), normalize_path(if path.is_empty() { "." } else { path }))
-        {
+        if let Some(normal) = lexically(dir) {
             let path = GrantPath { written: normal.clone(), normal };
             self.note(if wanted == Access::Write { Grant::FsWrite(path) } else { Grant::FsRead(path) });
         }
@@ -324,6 +325,27 @@ impl Here {
     }
 }
 
+fn parent_of(path: &str) -> &str {
+    path.trim_end_matches('/').rsplit_once('/').map_or(".", |(dir, _)| dir)
+}
+
+/// `path` without `..`, as far as that stays inside; links are not looked at. None when it cannot stand in an option: it leads out, is no
+/// path of any system, or would show something else than it is.
+fn lexically(path: &str) -> Option<String> {
+    if path.starts_with('/') || path.len() > MAX_PATH_BYTES || clean(path.as_bytes()) != path {
+        return None;
+    }
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()?),
+            part => parts.push(part),
+        }
+    }
+    Some(if parts.is_empty() { ".".into() } else { parts.join("/") })
+}
+
 fn permissions(access: Access) -> (FsPerms, OpenMode) {
     match access {
         Access::Read => (FsPerms::ReadOnly, OpenMode::READ),
@@ -381,7 +403,11 @@ impl types::HostDescriptor for FsView<'_> {
         flags: DescriptorFlags,
     ) -> FsResult<Fd> {
         let wish = Wish::new(open, flags)?;
-        let base = self.granted(&fd, &path, wish.access())?;
+        let base = self.opened(&fd)?;
+        if !base.granted {
+            let dir = if open.contains(OpenFlags::DIRECTORY) { path.as_str() } else { parent_of(&path) };
+            return Err(self.refuse_ungranted(dir, wish.access()));
+        }
         let dir = self.dir(&fd)?;
         let follow = follows(path_flags);
         let (decided, file) = if self.layer.mixed {

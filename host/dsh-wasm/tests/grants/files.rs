@@ -473,3 +473,50 @@ async fn a_profile_takes_away_parts() {
     check(json!({ "do": "readlink", "path": "to-b" }), ok("b")).await;
     assert_eq!(intruder.refused(), [""; 0]);
 }
+
+#[tokio::test]
+async fn where_nothing_was_granted_the_grant_is_named() {
+    let home = Home::new(&["docs/a", "granted/file", "b"]);
+    for grants in [&[][..], &["fs:write:granted"], &["fs:write:granted", "fs:read:granted/kept"]] {
+        home.write("granted/kept/x", "x");
+        let intruder = home.enter(grants).await;
+        let check = async |step: Value, code: &str, grant: Option<&str>| {
+            assert_eq!(intruder.step(step.clone()).await, error(code), "{grants:?} {step}");
+            let expect: Vec<_> = grant.into_iter().map(|grant| format!("{grant} --grant p={grant}")).collect();
+            assert_eq!(intruder.refused(), expect, "{grants:?} {step}");
+        };
+        let at = |what: &str, path: &str| json!({ "do": what, "dir": ".", "path": path });
+        let opening = |path: &str, with: &[&str]| json!({ "do": "open", "dir": ".", "path": path, "with": with });
+        check(at("cat", "b"), "access", Some("fs:read:.")).await;
+        check(at("cat", "docs/a"), "access", Some("fs:read:docs")).await;
+        check(at("cat", "./docs//x/../a"), "access", Some("fs:read:docs")).await;
+        check(at("list", "docs"), "access", Some("fs:read:docs")).await;
+        check(at("stat", "docs/nothing"), "access", Some("fs:read:docs")).await;
+        check(at("hash", "nothing"), "access", Some("fs:read:.")).await;
+        check(at("readlink", "docs/a"), "access", Some("fs:read:docs")).await;
+        check(opening("docs/a", &["write"]), "not-permitted", Some("fs:write:docs")).await;
+        check(opening("new", &["create"]), "not-permitted", Some("fs:write:.")).await;
+        for what in ["mkdir", "rmdir", "unlink", "set-times"] {
+            check(at(what, "docs/a"), "not-permitted", Some("fs:write:docs")).await;
+        }
+        let pair = |what: &str| json!({ "do": what, "dir": ".", "path": "docs/a", "to": "docs/c" });
+        for what in ["symlink", "rename", "link"] {
+            check(pair(what), "not-permitted", Some("fs:write:docs")).await;
+        }
+        // What nobody can grant, and what an option should not show.
+        for path in ["../secret", "docs/../../secret", "/etc/passwd", "a\nb/c", "\u{1b}[2J/c", "\u{202e}/c"] {
+            check(at("cat", path), "access", None).await;
+        }
+        check(at("cat", &"a/".repeat(5_000)), "access", None).await;
+        let expect: Vec<_> = ["."].into_iter().chain((!grants.is_empty()).then_some("granted")).collect();
+        let mut preopens = intruder.step(json!({ "do": "preopens" })).await["ok"].take();
+        preopens.as_array_mut().expect("a list").retain(|name| name != "granted/kept");
+        preopens.as_array_mut().expect("a list").sort_by_key(Value::to_string);
+        assert_eq!(preopens, json!(expect));
+    }
+    // One call that tries every path is not listed for ever.
+    let intruder = home.enter(&[]).await;
+    let steps: Vec<_> = (0..200).map(|n| json!({ "do": "cat", "dir": ".", "path": format!("d{n}/x") })).collect();
+    assert_eq!(intruder.take(json!(steps)).await, vec![error("access"); 200]);
+    assert_eq!(intruder.refused().len(), 64);
+}

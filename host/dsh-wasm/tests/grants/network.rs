@@ -354,6 +354,8 @@ async fn what_a_server_can_stretch_has_a_bound() {
     check(drip, ok(json!({ "status": 200, "body": "x", "end": "ConnectionReadTimeout" }))).await;
     let zero = json!({ "do": "get", "url": to("/"), "connect-ms": 0 });
     check(zero, error("ConnectionTimeout")).await;
+    // No TLS is spoken there.
+    check(get(&format!("https://127.0.0.1:{port}/")), error("TlsProtocolError")).await;
     // All answers of a call together: the second does not fit.
     let steps = json!([get(&to("/big?200")), get(&to("/big?100")), get(&to("/big?1"))]);
     let told = intruder.take(steps).await;
