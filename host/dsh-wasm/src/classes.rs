@@ -131,6 +131,8 @@ fn pool() -> PoolingAllocationConfig {
         .max_core_instances_per_component(MOST_INSTANCES)
         .max_memories_per_component(MOST_MEMORIES)
         .max_tables_per_component(MOST_TABLES)
+        .max_memories_per_module(MOST_MEMORIES)
+        .max_tables_per_module(MOST_TABLES)
         .max_core_instance_size(CORE_INSTANCE_BYTES)
         .max_component_instance_size(CORE_INSTANCE_BYTES)
         .max_memory_size(MEMORY_BYTES)

@@ -22,9 +22,14 @@ fn usual() -> Limits {
     Limits::default()
 }
 
+/// The rest of an allocator that never frees.
+const BUMP: &str = "(result i32) (global.get $heap) (global.set $heap (i32.add (global.get $heap) (i32.and (i32.add (local.get 3) (i32.const 7)) (i32.const -8))))) (global $heap (mut i32) (i32.const 4096))";
+
 /// A listener of `agent/request` whose world has more imports.
 fn listener_with(world: &str, imports: &str, extra: &str, body: &str) -> Vec<u8> {
-    let core = request_core(extra, body).replace("(module", &format!("(module {imports}"));
+    let core = request_core(extra, body)
+        .replace("(module", &format!("(module {imports}"))
+        .replace("(result i32) (i32.const 4096))", BUMP);
     component_with(wasi(), &format!("{world} {REQUEST_WORLD}"), &core)
 }
 
