@@ -46,6 +46,7 @@ pub fn start(loudness: Loudness, environment: &Environment) {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(spans)
+        .with_ansi(false)
         .event_format(Plain)
         .with_writer(std::io::stderr)
         .finish();
@@ -60,18 +61,26 @@ pub fn start(loudness: Loudness, environment: &Environment) {
 /// Says something that a person should know whatever the filters are, unless they asked for silence.
 pub fn note(message: impl fmt::Display) {
     if !QUIET.load(Ordering::Relaxed) {
-        eprintln!("note: {message}");
+        eprintln!("{}", tame(&format!("note: {message}")));
+    }
+}
+
+/// Draws what goes on right now on one line, in place of what was drawn before; nothing takes it away. For terminals only.
+pub fn draw(message: &str) {
+    if !QUIET.load(Ordering::Relaxed) {
+        // To the line's beginning, and away with what stands there.
+        eprint!("\r\u{1b}[2K{message}");
     }
 }
 
 /// Says that something went wrong and the run goes on.
 pub fn complain(message: impl fmt::Display) {
-    eprintln!("error: {message}");
+    eprintln!("{}", tame(&format!("error: {message}")));
 }
 
 /// Says what to try.
 pub fn hint(message: impl fmt::Display) {
-    eprintln!("hint: {message}");
+    eprintln!("{}", tame(&format!("hint: {message}")));
 }
 
 /// `LEVEL: [plugin \`NAME\`: ]MESSAGE [key=value …]`; for a span that is over `LEVEL: OUTER{key=value …}:SPAN{…}: over TIMES`.
@@ -103,7 +112,7 @@ where
         } else if *metadata.level() >= Level::DEBUG {
             write!(writer, "{}: ", metadata.target())?;
         }
-        writeln!(writer, "{}{}", parts.message, parts.rest)
+        writeln!(writer, "{}", tame(&format!("{}{}", parts.message, parts.rest)))
     }
 }
 

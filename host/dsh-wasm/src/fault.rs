@@ -183,8 +183,11 @@ fn trap_words(error: &wasmtime::Error) -> String {
     }
 }
 
+/// What stands between a failure and the guest's last lines.
+pub(crate) const LAST_LINES: &str = "; its last lines: ";
+
 fn with_lines(words: &str, lines: &[String]) -> String {
-    if lines.is_empty() { words.to_owned() } else { format!("{words}; its last lines: {}", lines.join(" | ")) }
+    if lines.is_empty() { words.to_owned() } else { format!("{words}{LAST_LINES}{}", lines.join(" | ")) }
 }
 
 fn clean_lines(text: &str) -> String {

@@ -14,7 +14,7 @@ use wasmparser::{Encoding, Parser, Payload};
 use wasmtime::{FrameInfo, WasmBacktrace};
 
 use crate::bindings::dsh::llm::llm_types::ToolCall;
-use crate::fault::Fault;
+use crate::fault::{Fault, LAST_LINES};
 use crate::output::clean;
 use crate::plugin::Core;
 use crate::store::GuestState;
@@ -50,6 +50,8 @@ pub(crate) fn tell(state: &GuestState, fault: &Fault, error: &wasmtime::Error) {
         return hint(core, state.call.seam);
     }
     let (_, message) = fault.words();
+    // Its last lines follow.
+    let message = message.split(LAST_LINES).next().unwrap_or_default();
     tracing::info!(target: "dsh::plugin", %plugin, "it failed in `{}`{}: {message}", state.call.seam, place(state));
     for line in lines(error, core) {
         tracing::info!(target: "dsh::plugin", %plugin, "{line}");
@@ -193,6 +195,11 @@ fn first(text: &str, count: usize) -> String {
     }
 }
 
+/// The standard library's files without the compiler's hash.
+fn shortened(file: &str) -> &str {
+    file.strip_prefix("/rustc/").and_then(|rest| rest.split_once('/')).map_or(file, |(_, file)| file)
+}
+
 /// A call that the source knows.
 struct Found {
     function: Option<String>,
@@ -231,7 +238,7 @@ impl<'a> Source<'a> {
             let place = frame.location.and_then(|at| {
                 let line = at.line.map(|line| format!(":{line}")).unwrap_or_default();
                 let column = at.column.map(|column| format!(":{column}")).unwrap_or_default();
-                Some(clean(format!("{}{line}{column}", at.file?).as_bytes()))
+                Some(clean(format!("{}{line}{column}", shortened(at.file?)).as_bytes()))
             });
             found.push(Found { function, place });
         }
@@ -306,6 +313,8 @@ mod tests {
         assert_eq!(demangled("_ZN5rules5checkEi"), "rules::check(int)");
         assert_eq!(demangled("plain\x1b[2J"), "plain\\u{1b}[2J");
         assert_eq!(demangled(&"x".repeat(1_000)).chars().count(), MAX_NAME + 1);
+        assert_eq!(shortened("/rustc/0123abc/library/core/src/hint.rs"), "library/core/src/hint.rs");
+        assert_eq!(shortened("src/lib.rs"), "src/lib.rs");
     }
 
     #[test]
