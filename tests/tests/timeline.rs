@@ -214,3 +214,12 @@ fn a_full_disk_is_said_once() {
         ["error: `/dev/full` could not be written and is not complete: No space left on device (os error 28)"]
     );
 }
+
+#[test]
+#[should_panic(expected = "crosses")]
+fn the_reader_notices_what_does_not_nest() {
+    let event =
+        |ts: u32| format!(r#"{{"name":"x","cat":"plugin","ph":"X","ts":{ts},"dur":10,"pid":1,"tid":0,"args":{{}}}}"#);
+    let thread = r#"{"name":"thread_name","ph":"M","pid":1,"tid":0,"args":{"name":"loop"}}"#;
+    Trace::read(&format!("[{thread},{},{}]", event(0), event(5)), false);
+}
