@@ -29,6 +29,7 @@ mod names;
 mod output;
 mod progress;
 mod providers;
+mod reach;
 mod reload;
 mod resolve;
 mod run;
@@ -37,6 +38,7 @@ use args::Request;
 use diagnostics::Loudness;
 use env::Environment;
 use exit::{Code, Stop};
+use output::chat::tame;
 
 /// Threads that serve tasks: one agent needs one, the second keeps signals and streams going. Compiling has threads of its own.
 const WORKERS: usize = 2;
@@ -51,7 +53,7 @@ fn main() {
     let code = std::panic::catch_unwind(|| carry_out(request)).unwrap_or_else(|_| Err(Stop::new(Code::Internal, "")));
     let code = code.unwrap_or_else(|stop| {
         if !stop.message.is_empty() {
-            eprintln!("{stop}");
+            eprintln!("{}", tame(&stop.to_string()));
         }
         stop.code
     });

@@ -1,7 +1,7 @@
 //! The words and the seams of dsh-host.
 //!
 //! *Words*: [`ids`], [`message`], [`event`], [`failure`]. *The model's view*: [`view`], [`draft`]. *Seams*: [`waterfall`] and the
-//! five [`waterfalls`], [`llm`], [`tools`], [`session`], [`subagents`], [`plugin`], [`services`]. This crate imports nothing of ours and nothing that
+//! five [`waterfalls`], [`llm`], [`tools`], [`session`], [`subagents`], [`plugin`], [`services`]. *Shown*: [`printable`]. This crate imports nothing of ours and nothing that
 //! knows a terminal, a network or an engine; a crate that offers something implements a trait of this one, and a crate that needs
 //! something takes one.
 
@@ -14,6 +14,7 @@ pub mod line;
 pub mod llm;
 pub mod message;
 pub mod plugin;
+pub mod printable;
 pub mod services;
 pub mod session;
 pub mod subagents;

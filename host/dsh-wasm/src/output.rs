@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use dsh_seam::PluginName;
+use dsh_seam::printable::is_hidden;
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
@@ -237,12 +238,6 @@ pub(crate) fn clean(bytes: &[u8]) -> String {
         }
         out
     })
-}
-
-/// Whether a character acts on a line instead of standing in it: control characters, line separators, and what turns its direction.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The WASI side of one stream.

@@ -2,8 +2,7 @@
 ;; world: import dsh:agent/agents@0.1.0;
 ;; world: export dsh:tools/provider@0.1.0;
 ;; grant: agents
-;; limit: tool-cpu-ms 60000
-;; fails: x
+;; limit: host-calls 20000
 ;; slow: it asks as often as it may
 (data (i32.const 512) "flood")
 (func (export "dsh:tools/provider@0.1.0#call-tool") (param $turn i32) (param $step i32) (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)

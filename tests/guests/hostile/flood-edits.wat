@@ -1,7 +1,8 @@
 ;; It edits the request for ever.
 ;; world: export dsh:agent/request@0.1.0;
-;; limit: cpu-ms 60000
-;; fails: x
+;; limit: host-calls 20000
+;; limit: cpu-ms 20000
+;; fails: agent/request limit: it made more calls to the host than the limit `host-calls` of 20000
 ;; slow: it makes as many calls as it may
 (data (i32.const 0) "flood")
 (func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)

@@ -2,7 +2,7 @@
 ;; world: import dsh:plugin/state@0.1.0;
 ;; world: export dsh:agent/request@0.1.0;
 ;; limit: cpu-ms 500
-;; fails: x
+;; fails: agent/request limit: it computed for longer than the limit `cpu-ms` of 500 ms
 ;; slow: it computes as long as it may
 (data (i32.const 72) "1")
 (func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)

@@ -2,7 +2,7 @@
 ;; world: import dsh:session/log@0.1.0;
 ;; world: export dsh:agent/request@0.1.0;
 ;; grant: session
-;; fails: x
+;; fails: agent/request error: `data` is not valid JSON: recursion limit exceeded at line 1 column 128 (`invalid-argument`)
 (data (i32.const 0) "note")
 (memory (export "memory") 16)
 (func $start (memory.fill (i32.const 0x40000) (i32.const 91) (i32.const 100000)) (memory.fill (i32.const 362144) (i32.const 93) (i32.const 100000))) (start $start)

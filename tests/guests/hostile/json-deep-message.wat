@@ -1,6 +1,6 @@
 ;; It answers a message whose provider state is 100,000 lists in lists.
 ;; world: export dsh:agent/step-result@0.1.0;
-;; fails: x
+;; fails: agent/step-result error: it returned an ill-formed value: `message.content[0].opaque` is not valid JSON: recursion limit exceeded at line 1 column 128
 (memory (export "memory") 16)
 (func $start (memory.fill (i32.const 0x40000) (i32.const 91) (i32.const 100000)) (memory.fill (i32.const 362144) (i32.const 93) (i32.const 100000))) (start $start)
 (func (export "dsh:agent/step-result@0.1.0#handle") (param $turn i32) (param $step i32) (param $role i32) (param $blocks i32) (param $count i32) (param $next i32) (result i32)

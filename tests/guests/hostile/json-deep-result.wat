@@ -1,6 +1,6 @@
 ;; Its tool answers an unknown block that is 100,000 lists in lists.
 ;; world: export dsh:tools/provider@0.1.0;
-;; fails: x
+;; fails: tools/provider error: it returned an ill-formed value: `outcome.content[0]` is not valid JSON: recursion limit exceeded at line 1 column 128
 (memory (export "memory") 16)
 (func $start (memory.fill (i32.const 0x40000) (i32.const 91) (i32.const 100000)) (memory.fill (i32.const 362144) (i32.const 93) (i32.const 100000))) (start $start)
 (func (export "dsh:tools/provider@0.1.0#call-tool") (param $turn i32) (param $step i32) (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)

@@ -1,6 +1,6 @@
 ;; The schema of its tool is 100,000 lists in lists.
 ;; world: export dsh:tools/provider@0.1.0;
-;; load: x
+;; load: the plugin describes itself wrongly: `tools[0].parameters` is not valid JSON: recursion limit exceeded at line 1 column 128
 (func (export "dsh:tools/provider@0.1.0#call-tool") (param $turn i32) (param $step i32) (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
   (if (i32.eq (local.get $turn) (i32.const 1)) (then ))
   (call $ok))

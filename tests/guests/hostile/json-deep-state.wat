@@ -1,7 +1,7 @@
 ;; It sets a value in its state that is 100,000 lists in lists, and hands on what it is told.
 ;; world: import dsh:plugin/state@0.1.0;
 ;; world: export dsh:agent/request@0.1.0;
-;; fails: x
+;; fails: agent/request error: the value of `k` is not valid JSON: recursion limit exceeded at line 1 column 128 (`invalid-argument`)
 (data (i32.const 0) "k")
 (memory (export "memory") 16)
 (func $start (memory.fill (i32.const 0x40000) (i32.const 91) (i32.const 100000)) (memory.fill (i32.const 362144) (i32.const 93) (i32.const 100000))) (start $start)

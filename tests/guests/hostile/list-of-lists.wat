@@ -1,6 +1,6 @@
 ;; It puts messages in the place of messages, each of 2,000 lists of 2,000 lists of results that are the same memory.
 ;; world: export dsh:agent/request@0.1.0;
-;; fails: x
+;; fails: agent/request limit: it handed more data to the host than the limit `output-mib` of 16 MiB
 (memory (export "memory") 16)
 (func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32) (local $at i32)
   (if (i32.eq (local.get $turn) (i32.const 1)) (then (local.set $at (i32.const 0x20000))

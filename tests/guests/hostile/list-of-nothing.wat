@@ -1,6 +1,6 @@
 ;; Its tool answers 400,000 empty blocks: each costs the host more than the guest.
 ;; world: export dsh:tools/provider@0.1.0;
-;; fails: x
+;; fails: tools/provider limit: it handed more data to the host than the limit `output-mib` of 16 MiB
 ;; slow: the list is 17 MiB
 (memory (export "memory") 300)
 (func (export "dsh:tools/provider@0.1.0#call-tool") (param $turn i32) (param $step i32) (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)

@@ -1,6 +1,6 @@
 ;; It answers a verdict of a case that is none: neither abstain, ask nor deny.
 ;; world: export dsh:tools/guard@0.1.0;
-;; fails: x
+;; fails: tools/guard trap: it broke off: unexpected discriminant: 3
 (func (export "dsh:tools/guard@0.1.0#check") (param $args i32) (result i32)
   (if (i32.eq (i32.load (local.get $args)) (i32.const 1)) (then (i32.store8 (i32.const 1024) (i32.const 0)) (i32.store8 (i32.const 1028) (i32.const 3)) (return (i32.const 1024))))
   (call $ok))

@@ -1,6 +1,6 @@
 ;; It sets a temperature that is no number.
 ;; world: export dsh:agent/request@0.1.0;
-;; fails: x
+;; fails: agent/request error: `sampling.temperature` is not a finite number (`invalid-argument`)
 (func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)
   (if (i32.eq (local.get $turn) (i32.const 1)) (then (call $llm-request.set-sampling (local.get $request) (i32.const 1) (f64.const nan) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 2048)) (return (i32.const 2048))))
   (call $request-next.run (local.get $next) (i32.const 2048))

@@ -1,6 +1,6 @@
 ;; The schema of its tool is JSON and no schema.
 ;; world: export dsh:tools/provider@0.1.0;
-;; load: x
+;; load: the plugin describes itself wrongly: `tools[0].parameters` is not a JSON Schema object
 (func (export "dsh:tools/provider@0.1.0#call-tool") (param $turn i32) (param $step i32) (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
   (if (i32.eq (local.get $turn) (i32.const 1)) (then ))
   (call $ok))

@@ -1,6 +1,6 @@
 ;; It replaces 4,294,967,295 messages from the last possible place on.
 ;; world: export dsh:agent/request@0.1.0;
-;; fails: x
+;; fails: agent/request error: messages 4294967295 to 8589934590 are beyond the end: there are 3 (`invalid-argument`)
 (func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)
   (if (i32.eq (local.get $turn) (i32.const 1)) (then (call $llm-request.splice (local.get $request) (i32.const 0xffffffff) (i32.const 0xffffffff) (i32.const 0) (i32.const 0) (i32.const 2048)) (return (i32.const 2048))))
   (call $request-next.run (local.get $next) (i32.const 2048))

@@ -1,6 +1,6 @@
 ;; A function of it calls itself for ever through a table, with many arguments.
 ;; world: export dsh:agent/request@0.1.0;
-;; fails: agent/request trap: its call stack is exhausted (recursion without end?)
+;; fails: agent/request limit: its calls nest deeper than the limit `stack-kib` of 512 KiB (recursion without end?)
 (table 1 funcref) (elem (i32.const 0) $again) (type $t (func (param i64 i64 i64 i64)))
 (func $again (type $t)
   (call_indirect (type $t) (local.get 3) (local.get 2) (local.get 1) (local.get 0) (i32.const 0))

@@ -1,6 +1,6 @@
 ;; Two functions of it call each other for ever.
 ;; world: export dsh:agent/request@0.1.0;
-;; fails: agent/request trap: its call stack is exhausted (recursion without end?)
+;; fails: agent/request limit: its calls nest deeper than the limit `stack-kib` of 512 KiB (recursion without end?)
 (func $one (call $two) (call $two))
 (func $two (call $one) (call $one))
 (func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)

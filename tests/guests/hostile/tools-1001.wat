@@ -1,6 +1,6 @@
 ;; It has 1,001 tools.
 ;; world: export dsh:tools/provider@0.1.0;
-;; load: x
+;; load: the plugin describes itself wrongly: it has 1001 tools, and a plugin may have 1000
 (func (export "dsh:tools/provider@0.1.0#call-tool") (param $turn i32) (param $step i32) (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
   (if (i32.eq (local.get $turn) (i32.const 1)) (then ))
   (call $ok))

@@ -1,6 +1,6 @@
 ;; The message of its failure is not UTF-8.
 ;; world: export dsh:agent/request@0.1.0;
-;; fails: x
+;; fails: agent/request trap: it broke off: invalid utf-8 sequence of 1 bytes from index 0
 (data (i32.const 0) "\ff\fe\00")
 (func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)
   (if (i32.eq (local.get $turn) (i32.const 1)) (then (i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1028) (i32.const 0)) (i32.store (i32.const 1032) (i32.const 0)) (i32.store (i32.const 1036) (i32.const 0)) (i32.store (i32.const 1040) (i32.const 3)) (return (i32.const 1024))))

@@ -1,7 +1,7 @@
 ;; It writes bytes to the log that are not UTF-8.
 ;; world: import dsh:plugin/runtime@0.1.0;
 ;; world: export dsh:agent/request@0.1.0;
-;; fails: x
+;; fails: agent/request trap: it broke off: invalid utf-8 sequence of 1 bytes from index 0
 (data (i32.const 0) "\c0\80\f8\88")
 (func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)
   (if (i32.eq (local.get $turn) (i32.const 1)) (then (call $runtime.log (i32.const 3) (i32.const 0) (i32.const 4))))

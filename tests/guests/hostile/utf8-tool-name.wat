@@ -1,6 +1,6 @@
 ;; The name of its tool is not UTF-8.
 ;; world: export dsh:tools/provider@0.1.0;
-;; load: x
+;; load: plugin `utf8-tool-name` failed in `tools/provider`: it broke off: invalid utf-8 sequence of 1 bytes from index 0
 (func (export "dsh:tools/provider@0.1.0#call-tool") (param $turn i32) (param $step i32) (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
   (if (i32.eq (local.get $turn) (i32.const 1)) (then ))
   (call $ok))

@@ -92,7 +92,7 @@ impl TextGuest {
     fn header_line(&mut self, line: &str) -> Result<(), String> {
         let (key, value) = line.split_once(": ").unwrap_or(("", line));
         match key {
-            "world" => self.world.push_str(&format!("{value}\n")),
+            "world" => self.world.push_str(&format!("{}\n", repeat::expand(value)?)),
             "grant" => self.grants.push(value.to_owned()),
             "limit" => {
                 let (limit, number) = value.split_once(' ').ok_or("`limit:` wants a name and a number")?;

@@ -8,6 +8,8 @@ mod repeat;
 
 pub use guest::{Expected, TextGuest, find};
 use std::path::Path;
+use std::sync::OnceLock;
+
 pub use wit_parser::Resolve;
 
 /// The contract of this repository, to add packages to.
@@ -16,10 +18,14 @@ pub use wit_parser::Resolve;
 /// When `wit/` does not parse.
 #[must_use]
 pub fn contract() -> Resolve {
-    let mut resolve = Resolve::default();
-    let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
-    resolve.push_dir(&wit).expect("the contract parses");
-    resolve
+    static PARSED: OnceLock<Resolve> = OnceLock::new();
+    let parse = || {
+        let mut resolve = Resolve::default();
+        let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
+        resolve.push_dir(&wit).expect("the contract parses");
+        resolve
+    };
+    PARSED.get_or_init(parse).clone()
 }
 
 /// A component whose core module is `core` and whose world has the lines `world`.

@@ -3,6 +3,7 @@
 use dsh_seam::AgentId;
 use dsh_seam::event::{AskedQuestion, Emitted, Event, LiveEvent, ReasonKind};
 use dsh_seam::message::result_text;
+use dsh_seam::printable::is_hidden;
 
 use super::text::TextSink;
 
@@ -116,9 +117,9 @@ pub fn first_line(text: &str) -> String {
     }
 }
 
-/// Without control characters: no escape sequence of a model or a tool reaches the terminal.
+/// Without what acts on a line: no escape sequence of a model, a tool or a plugin reaches the terminal.
 pub fn tame(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_hidden(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn nothing_steers_the_terminal() {
-        assert_eq!(tame("a\x1b[2Jb\tc\n"), "a\u{fffd}[2Jb\tc\n");
+        assert_eq!(tame("a\x1b[2Jb\tc\n\u{202e}d"), "a\u{fffd}[2Jb\tc\n\u{fffd}d");
         assert_eq!(first_line("one\ntwo"), "one …");
         assert_eq!(first_line(&"x".repeat(200)), format!("{}…", "x".repeat(100)));
     }

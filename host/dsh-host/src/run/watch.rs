@@ -7,6 +7,7 @@ use dsh_seam::AgentId;
 use dsh_seam::event::{Emitted, Event, LiveEvent, PluginReloaded, ReasonKind, Status, ToolResultEvent, TurnEnd};
 use dsh_seam::message::result_text;
 use dsh_seam::plugin::EventSink;
+use dsh_seam::printable::quoted;
 use dsh_seam::tools::DENYING_CODES;
 use tokio::sync::watch;
 
@@ -19,6 +20,9 @@ use crate::output::Sink;
 use crate::output::pump::Pump;
 use crate::output::receipts::Witness;
 use crate::reload::short;
+
+/// Of a plugin's sentence on a line of standard error; the whole is in the log.
+const MESSAGE_CHARS: usize = 500;
 
 /// The one subscriber of a run.
 pub struct Watch {
@@ -156,7 +160,7 @@ fn limit(end: &TurnEnd) -> Option<String> {
         }
         ReasonKind::Budget => {
             let message = end.reason.message.as_deref().unwrap_or("a budget ran out");
-            Some(format!("turn {turn} ended: {message}"))
+            Some(format!("turn {turn} ended: {}", quoted(message, MESSAGE_CHARS)))
         }
         _ => None,
     }

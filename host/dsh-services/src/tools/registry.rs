@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use dsh_seam::printable::quoted;
 use dsh_seam::tools::{ToolDefinition, ToolInfo, ToolProvider};
 use dsh_seam::{Failure, PluginName};
 use jsonschema::{Draft, Validator};
@@ -118,7 +119,8 @@ fn check_name(plugin: &PluginName, name: &str) -> Result<(), Failure> {
     Err(Failure::new(
         "invalid-tool",
         format!(
-            "plugin `{plugin}`: `{name}` is not a valid tool name: use letters, digits, `_` and `-`, at most {MAX_NAME_CHARS}"
+            "plugin `{plugin}`: `{}` is not a valid tool name: use letters, digits, `_` and `-`, at most {MAX_NAME_CHARS}",
+            quoted(name, MAX_NAME_CHARS)
         ),
     ))
 }
