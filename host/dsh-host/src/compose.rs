@@ -19,7 +19,9 @@ use dsh_services::processes::HostProcesses;
 use dsh_services::session::{FileSessions, MemorySessions, Unsaved};
 use dsh_services::system_prompt::SystemPromptSections;
 use dsh_services::tools::ToolServices;
-use dsh_wasm::{Allocation, Compiler, Engine, EngineOptions, Readers, Grant, Grants, LoadError, PluginSpec, WasmPlugin};
+use dsh_wasm::{
+    Allocation, Compiler, Engine, EngineOptions, Grant, Grants, LoadError, PluginSpec, Readers, Refusal, WasmPlugin,
+};
 use futures::future::join_all;
 
 use crate::args::Durability;
@@ -30,6 +32,7 @@ use crate::lock;
 use crate::output::receipts::{Recorder, Target, Wanted};
 use crate::progress;
 use crate::providers::ModelRef;
+use crate::reach;
 use crate::resolve::{AgentPlan, Compiling, Plan, PluginPlan, Store};
 
 /// The models of a plan, each agent's checked.
@@ -156,11 +159,21 @@ pub fn engine(
     recorder: Option<&Recorder>,
     compiling: &Compiling,
 ) -> Result<Engine, Stop> {
+    engine_keeping(Kept::by_user(environment), workspace, environment, recorder, compiling)
+}
+
+fn engine_keeping(
+    kept: Kept,
+    workspace: Option<&Path>,
+    environment: &Environment,
+    recorder: Option<&Recorder>,
+    compiling: &Compiling,
+) -> Result<Engine, Stop> {
     let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority()).map_err(|error| Stop::io(path, &error));
     let options = EngineOptions {
         workspace: workspace.map(open).transpose()?,
         receipts: recorder.map(Recorder::sink),
-        ..compiling_options(compiling, Kept::by_user(environment), environment)
+        ..compiling_options(compiling, kept, environment)
     };
     Engine::new(options).map_err(|error| Stop::new(Code::Sandbox, error.to_string()))
 }
@@ -177,12 +190,24 @@ impl Kept {
     fn by_user(environment: &Environment) -> Self {
         Self { directory: environment.cache_directory(), readers: Readers::User }
     }
+
+    /// Machine code that a plugin could have written is not run, so where one may write there is no cache.
+    fn out_of_reach(plan: &Plan, environment: &Environment) -> Self {
+        let mut kept = Self::by_user(environment);
+        let writer = |cache: &PathBuf| reach::writer(&plan.plugins, &plan.workspace, cache);
+        if let Some((plugin, grant)) = kept.directory.as_ref().and_then(writer) {
+            tracing::warn!(
+                "plugin `{plugin}` may write in the cache of compiled plugins (`{grant}`), so it is not used and plugins are compiled in each run; move it out of the workspace with `DSH_HOME`"
+            );
+            kept.directory = None;
+        }
+        kept
+    }
 }
 
 /// An engine that compiles and runs nothing.
 pub fn compiler(compiling: &Compiling, kept: Kept, environment: &Environment) -> Result<Engine, Stop> {
-    let options =
-        EngineOptions { allocation: Allocation::OnDemand, ..compiling_options(compiling, kept, environment) };
+    let options = EngineOptions { allocation: Allocation::OnDemand, ..compiling_options(compiling, kept, environment) };
     Engine::new(options).map_err(|error| Stop::new(Code::Sandbox, error.to_string()))
 }
 
@@ -192,7 +217,7 @@ fn compiling_options(compiling: &Compiling, kept: Kept, environment: &Environmen
         cache_readers: kept.readers,
         cache_max_mib: compiling.cache_max_mib,
         compile_limits: compiling.limits,
-        on_compile: Some(progress::notice()),
+        on_compile: Some(progress::notice(environment.redraws_lines())),
         ..EngineOptions::new(Compiler::Child { program: environment.own_program() })
     }
 }
@@ -210,7 +235,13 @@ pub async fn plugins(
     if plan.plugins.is_empty() {
         return Ok(Vec::new());
     }
-    let engine = engine(Some(&plan.workspace), environment, recorder, &plan.compiling)?;
+    let engine = engine_keeping(
+        Kept::out_of_reach(plan, environment),
+        Some(&plan.workspace),
+        environment,
+        recorder,
+        &plan.compiling,
+    )?;
     let load = |(plugin, bytes): (&PluginPlan, Vec<u8>)| {
         let (engine, path, spec) = (engine.clone(), plugin.path.clone(), spec(plugin, environment));
         tokio::spawn(async move { load(&engine, spec?, &path, bytes).await })
@@ -252,6 +283,10 @@ pub fn refused(what: &str, error: &LoadError) -> Stop {
         LoadError::Config { failure } if failure.code == UNENFORCEABLE => Code::Sandbox,
         _ => Code::Usage,
     };
+    if let LoadError::Refused(refusal) = error {
+        let stop = |one: &Refusal| Stop::new(code, format!("{what}: {one}")).hint(one.hint());
+        return Stop::together(refusal.each().iter().map(stop)).expect("invariant: a refusal is at least one");
+    }
     Stop::new(code, format!("{what}: {error}")).hint(error.hint())
 }
 

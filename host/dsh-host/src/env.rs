@@ -17,6 +17,8 @@ pub struct Environment {
     pub stdin_is_terminal: bool,
     /// Whether standard output is a terminal.
     pub stdout_is_terminal: bool,
+    /// Whether standard error is a terminal.
+    pub stderr_is_terminal: bool,
 }
 
 /// The variable with filters for the diagnostics.
@@ -49,6 +51,7 @@ impl Environment {
             executable: std::env::current_exe().ok(),
             stdin_is_terminal: std::io::stdin().is_terminal(),
             stdout_is_terminal: std::io::stdout().is_terminal(),
+            stderr_is_terminal: std::io::stderr().is_terminal(),
         })
     }
 
@@ -67,6 +70,11 @@ impl Environment {
         let own = Path::new(OWN_PROGRAM);
         let found = if own.exists() { None } else { self.executable.clone() };
         found.unwrap_or_else(|| own.to_owned())
+    }
+
+    /// Whether standard error is a terminal on which a line can be drawn anew.
+    pub fn redraws_lines(&self) -> bool {
+        self.stderr_is_terminal && self.raw("TERM").is_some_and(|term| term != "dumb")
     }
 
     /// A path as it was typed: relative to the working directory, without `.` in it.
@@ -111,6 +119,7 @@ impl Environment {
             executable: None,
             stdin_is_terminal: false,
             stdout_is_terminal: false,
+            stderr_is_terminal: false,
         }
     }
 }

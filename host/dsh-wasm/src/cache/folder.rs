@@ -18,6 +18,11 @@ use super::CacheError;
 /// What others may do with a file or a directory by these bits of its mode: write it.
 const OTHERS_WRITE: RawMode = 0o022;
 
+/// Why something is not used.
+pub(super) const WRITABLE: &str = "other users can write to it";
+/// Why something is not used.
+pub(super) const OF_OTHERS: &str = "it belongs to another user";
+
 /// Who may read what is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Readers {
@@ -187,9 +192,9 @@ pub(super) fn is_older(time: SystemTime, age: Duration) -> bool {
 /// Why somebody else than this user and root may have written it.
 fn others_wrote(stat: &Stat) -> Option<&'static str> {
     if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
-        return Some("it belongs to another user");
+        return Some(OF_OTHERS);
     }
-    (stat.st_mode & OTHERS_WRITE != 0).then_some("other users can write to it")
+    (stat.st_mode & OTHERS_WRITE != 0).then_some(WRITABLE)
 }
 
 fn make_directory(path: &Path, mode: u32) -> io::Result<()> {

@@ -52,13 +52,22 @@ pub enum CacheError {
         source: io::Error,
     },
     /// Somebody else could write machine code into it.
-    #[error("the cache directory `{path}` is not used, because {why}; make it yours alone: `chmod 700 {path}`")]
+    #[error("the cache directory `{path}` is not used, because {why}; {}", remedy(why, path))]
     Unsafe {
         /// The directory.
         path: PathBuf,
         /// What is wrong with it.
         why: &'static str,
     },
+}
+
+/// What to do about a directory that is not used.
+fn remedy(why: &str, path: &Path) -> String {
+    match why {
+        folder::WRITABLE => format!("make it yours alone: `chmod 700 {}`", path.display()),
+        folder::OF_OTHERS => "it has to be yours, or root's".into(),
+        _ => "a directory has to stand there".into(),
+    }
 }
 
 /// A directory of compiled components.

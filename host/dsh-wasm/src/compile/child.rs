@@ -47,6 +47,7 @@ fn begin(order: &Order) -> std::io::Result<()> {
         return Err(std::io::Error::other("whoever started it is gone"));
     }
     confine::go_first();
+    confine::hide();
     confine::close_others();
     confine::limit(order.budget)?;
     // A kernel without such filters holds the limits all the same.

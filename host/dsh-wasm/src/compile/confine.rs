@@ -42,6 +42,12 @@ pub(super) fn go_first() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
 
+/// Keeps other programs of the same user from changing what this process answers.
+pub(super) fn hide() {
+    // An old kernel that refuses leaves things as they were.
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+}
+
 /// Closes what the host, or whoever started it, left open.
 pub(super) fn close_others() {
     // SAFETY: the numbers name descriptors that nothing in this process owns: it has just begun, and opened none.

@@ -47,7 +47,7 @@ const BASE_CPU_MS: u32 = 20_000;
 /// Processor time for each MiB of a component: 40 MiB of code need 1,800 each.
 const CPU_MS_PER_MIB: u32 = 6_000;
 /// How much longer than its processor time compiling may take on the clock: on a busy machine it waits for its turn.
-const WALL_FACTOR: u32 = 2;
+const WALL_FACTOR: u32 = 4;
 /// The most machine code that one component may become: the largest components, four times over.
 pub(crate) const MAX_CODE_BYTES: usize = 1024 * MIB;
 
