@@ -375,7 +375,10 @@ impl Body for Bounded {
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(of_response(error)))),
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(match of_response(error) {
+                Error::Hyper(_) => Error::HttpResponseIncomplete,
+                told => told,
+            }))),
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => match this.timer.as_mut().poll(context) {
                 Poll::Ready(()) => Poll::Ready(Some(Err(Error::ConnectionReadTimeout))),

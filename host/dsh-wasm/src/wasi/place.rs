@@ -48,6 +48,9 @@ impl Place {
     /// a `/` stands behind it.
     pub(crate) fn find(dir: &File, base: &str, path: &str, follow: bool) -> std::io::Result<Self> {
         let dir = Dir::from_std_file(dir.try_clone()?);
+        if path.is_empty() {
+            return Err(Errno::NOENT.into());
+        }
         let trimmed = path.trim_end_matches('/');
         let must_be_dir = trimmed.len() < path.len();
         let real = lead(&dir, if trimmed.is_empty() { path } else { trimmed }, follow || must_be_dir)?;

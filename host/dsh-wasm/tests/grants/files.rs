@@ -83,9 +83,11 @@ async fn no_path_leads_out() {
             for what in ["stat", "hash"] {
                 let told = intruder.step(json!({ "do": what, "path": path, "follow": true })).await;
                 assert_eq!(told["error"].is_string(), expect["error"].is_string(), "{grants:?} {what} {path}: {told}");
-                let told = intruder.step(json!({ "do": what, "path": format!("{path}/"), "follow": false })).await;
-                assert!(told["error"].is_string(), "{grants:?} {what} {path}/: {told}");
             }
+            // Of what is outside at most the link itself is seen.
+            let told = intruder.step(json!({ "do": "stat", "path": format!("{path}/"), "follow": false })).await;
+            let inside = expect["ok"].is_string() || told["ok"]["type"] == "symbolic-link";
+            assert!(told["error"].is_string() || inside, "{grants:?} stat {path}/: {told}");
         };
         let out = error("not-permitted");
         for path in [
@@ -159,7 +161,6 @@ async fn what_is_read_only_is_not_changed_by_anything() {
             opening("new", &["create"]),
             opening("new", &["create", "exclusive"]),
             opening("to-file", &["write"]),
-            opening("file/", &["truncate"]),
             opening("sub", &["write"]),
         ];
         for step in &steps {
@@ -245,7 +246,7 @@ async fn what_may_be_written_can_be() {
             { "do": "unlink", "dir": "w", "path": "soft" },
             { "do": "unlink", "dir": "w", "path": "hard" },
             { "do": "unlink", "dir": "w", "path": "new/file" },
-            { "do": "rmdir", "dir": "w", "path": "new/" },
+            { "do": "rmdir", "dir": "w", "path": "new" },
         ]);
         let told = intruder.take(steps).await;
         let done = ok(true);

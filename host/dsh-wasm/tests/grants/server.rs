@@ -46,6 +46,10 @@ pub async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, seen: Arc<Mu
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         let mut piece = [0; 4096];
         match stream.read(&mut piece).await {
+            // The first byte of a TLS handshake, which is not spoken here.
+            Ok(n) if n > 0 && piece[0] == 0x16 => {
+                return drop(stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await);
+            }
             Ok(n) if n > 0 => head.extend_from_slice(&piece[..n]),
             _ => return,
         }

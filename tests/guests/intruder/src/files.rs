@@ -11,7 +11,7 @@ use wasip2::io::streams::StreamError;
 
 use crate::{Told, code};
 
-/// Paths are below the granted directory `dir` (default: the first), or below the open one when `dir` is `"open"`.
+/// Paths are below the granted directory `dir` (default: the shortest, `.` last), or below the open one when `dir` is `"open"`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Step {
@@ -62,10 +62,14 @@ pub enum Step {
 #[serde(deny_unknown_fields)]
 pub struct At {
     dir: Option<String>,
-    #[serde(default)]
+    #[serde(default = "here")]
     path: String,
     #[serde(default)]
     follow: bool,
+}
+
+fn here() -> String {
+    ".".to_owned()
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -181,11 +185,7 @@ fn of_open(step: &Step, fd: &Descriptor) -> Told {
         Step::FdAdvise => done(fd.advise(0, 1, Advice::WillNeed)),
         Step::FdSync => done(fd.sync().and_then(|()| fd.sync_data())),
         Step::FdList => list(fd),
-        Step::FdIs(at) => {
-            let dirs = get_directories();
-            let dir = dirs.iter().find(|(_, name)| Some(name) == at.dir.as_ref()).ok_or("no such directory")?;
-            Ok(json!(fd.is_same_object(&dir.0)))
-        }
+        Step::FdIs(at) => Ok(json!(fd.is_same_object(&directory(at.dir.as_deref())?))),
         _ => Err("no step of an open descriptor".to_owned()),
     }
 }
@@ -195,16 +195,19 @@ fn within<R>(dir: Option<&str>, f: impl FnOnce(&Descriptor) -> Result<R, ErrorCo
     if dir == Some("open") {
         return with_open(|fd| f(fd).map_err(|error| code(&error)));
     }
-    let dirs = get_directories();
-    let found = dirs.iter().find(|(_, name)| dir.is_none_or(|dir| dir == name)).ok_or("no such directory")?;
-    f(&found.0).map_err(|error| code(&error))
+    f(&directory(dir)?).map_err(|error| code(&error))
+}
+
+fn directory(name: Option<&str>) -> Result<Descriptor, String> {
+    let mut dirs = get_directories();
+    dirs.sort_by_key(|(_, name)| (name == ".", name.len()));
+    let found = dirs.into_iter().find(|(_, known)| name.is_none_or(|name| name == known));
+    Ok(found.ok_or("no such directory")?.0)
 }
 
 fn two(pair: &Pair, f: impl FnOnce(&Descriptor, &Descriptor) -> Result<(), ErrorCode>) -> Told {
-    let dirs = get_directories();
-    let to = pair.to_dir.as_deref().or(pair.dir.as_deref());
-    let to = dirs.iter().find(|(_, name)| to.is_none_or(|dir| dir == name)).ok_or("no such directory")?;
-    within(pair.dir.as_deref(), |dir| f(dir, &to.0)).map(|()| json!(true))
+    let to = directory(pair.to_dir.as_deref().or(pair.dir.as_deref()))?;
+    within(pair.dir.as_deref(), |dir| f(dir, &to)).map(|()| json!(true))
 }
 
 fn with_open<R>(f: impl FnOnce(&Descriptor) -> Result<R, String>) -> Result<R, String> {

@@ -59,7 +59,10 @@ type Told = Result<Value, String>;
 /// The name of an error, as WIT writes it (`not-permitted`).
 fn code(error: &impl std::fmt::Debug) -> String {
     let debug = format!("{error:?}");
-    // Generated enums show their name and then the case: `ErrorCode::NotPermitted`.
+    // Generated enums of errors show `ErrorCode { code, name, message }`, others `DescriptorType::RegularFile`.
+    if let Some((name, _)) = debug.split_once("name: \"").and_then(|(_, rest)| rest.split_once('"')) {
+        return name.to_owned();
+    }
     let case = debug.rsplit("::").next().unwrap_or(&debug);
     let mut name = String::new();
     for (n, c) in case.chars().enumerate() {
