@@ -8,7 +8,8 @@ host="${DSH_HOST:-dsh-host}"
 model="${1:-script:review.jsonl}"
 
 # The policy comes first, so it is there whatever else is. `--strict`: a denial decides the exit code, even if the run went on.
-set -- --plugin permission --plugin-config permission=@policy.json \
+# `--locked`: nothing runs that is not in `dsh.lock`, to the byte and with no more grants; the README says how it is written.
+set -- --locked --plugin permission --plugin-config permission=@policy.json \
     --plugin files --grant files=fs:read:. --workspace workspace --strict --no-save
 
 echo "== the change log can be read and has an entry"
