@@ -6,7 +6,8 @@
 //!
 //! A tour: `engine` (configuration, compiling, cache), `contract`, `shape`, `refusal` (what fits and what to say when it does not),
 //! `instance` (stores and the one way to call a guest), `attachment` and `observing` (leases and seams), `imports` (what guests can call),
-//! `wasi` (files and requests), `convert` (values), `clock`, `limiter`, `output`, `fault` (limits and what a failure is called).
+//! `wasi` (files and requests), `convert` (values), `clock`, `limiter`, `output`, `fault` (limits and what a failure is called),
+//! `receipt` and `scene` (what a call cost, and where one failed).
 
 mod attachment;
 mod authority;
@@ -29,6 +30,7 @@ mod foreign;
 mod grants;
 mod guests;
 mod handles;
+mod heavy;
 mod imports;
 mod inspect;
 mod instance;
@@ -50,11 +52,13 @@ mod wasi;
 mod words;
 
 pub use authority::{Authority, Taken};
-pub use bare::BareCall;
+pub use bare::{BareCall, BareListener};
 pub use cache::{CacheEntry, CacheError, CacheView, DEFAULT_CACHE_MAX_MIB, Readers};
-pub use census::Census;
-pub use compile::{COMPILE_ARGUMENT, CompileBudget, CompileFault, CompileLimit, CompileLimits, Compiler, Target, compile_for_parent};
 pub use ceiling::{CEILING_SECTION, CeilingEntry};
+pub use census::Census;
+pub use compile::{
+    COMPILE_ARGUMENT, CompileBudget, CompileFault, CompileLimit, CompileLimits, Compiler, Target, compile_for_parent,
+};
 pub use difference::Difference;
 pub use engine::{Allocation, Engine, EngineError, EngineOptions};
 pub use foreign::{Foreign, MadeFor};
