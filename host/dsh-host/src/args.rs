@@ -147,10 +147,14 @@ pub enum ToolCommand {
 /// The commands about plugins.
 #[derive(Debug, Subcommand)]
 pub enum PluginCommand {
-    /// Say whether a component fits this host, without compiling or running any of it
+    /// Say whether components fit this host, and else what to change, without compiling or running any of them
     Check {
         /// A component, or the name of a shipped plugin
-        file: String,
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<String>,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = Shape::Text)]
+        output: Shape,
     },
     /// Write `dsh.lock`: the plugins that a run with these options loads, each with its hash and what it may do
     Lock {

@@ -62,7 +62,10 @@ pub(crate) fn parse(sections: &[&[u8]]) -> Result<Option<Vec<CeilingEntry>>, Ref
         let word = capability.split(':').next().unwrap_or_default();
         let change = match nearest_name(word, WORDS.into_iter()) {
             Some(near) if near != word => format!("did you mean `{near}`?"),
-            _ => format!("there are {}, and each grant that begins with one", WORDS.map(|word| format!("`{word}`")).join(", ")),
+            _ => format!(
+                "there are {}, and each grant that begins with one",
+                WORDS.map(|word| format!("`{word}`")).join(", ")
+            ),
         };
         return refuse(format!("its section `{CEILING_SECTION}` names `{capability}`, which is no capability"), change);
     }
@@ -99,11 +102,15 @@ mod tests {
         let example = "write a JSON list of `{\"capability\": \"llm\", \"reason\": \"to write summaries\"}`; the SDK's `ceiling!` does";
         check(
             &["llm"],
-            &format!("its section `dsh-ceiling` is not a list of capabilities with reasons: expected value at line 1 column 1 / {example}"),
+            &format!(
+                "its section `dsh-ceiling` is not a list of capabilities with reasons: expected value at line 1 column 1 / {example}"
+            ),
         );
         check(
             &[r#"[{"capability":"llm"}]"#],
-            &format!("its section `dsh-ceiling` is not a list of capabilities with reasons: missing field `reason` at line 1 column 20 / {example}"),
+            &format!(
+                "its section `dsh-ceiling` is not a list of capabilities with reasons: missing field `reason` at line 1 column 20 / {example}"
+            ),
         );
         let long = format!(r#"[{{"capability":"llm","reason":"{}"}}]"#, "x".repeat(70_000));
         check(&[&long], "its section `dsh-ceiling` has 68 KiB; this host reads at most 64 / write shorter reasons");

@@ -59,8 +59,12 @@ pub(crate) fn seam_interfaces() -> Vec<String> {
 
 /// What a component may import, for a person.
 pub(crate) fn provided_packages() -> Vec<String> {
-    let mut names: Vec<String> =
-        shapes().imports.iter().filter(|(_, interface)| !interface.functions.is_empty()).map(|(name, _)| name.clone()).collect();
+    let mut names: Vec<String> = shapes()
+        .imports
+        .iter()
+        .filter(|(_, interface)| !interface.functions.is_empty())
+        .map(|(name, _)| name.clone())
+        .collect();
     names.retain(|name| !name.contains("-types@"));
     names.extend(WASI.iter().map(|(package, _)| format!("wasi:{package}@0.2")));
     names
@@ -220,7 +224,8 @@ pub(crate) fn seam_of_export(name: &str) -> Result<Option<Seam>, Refusal> {
 pub(crate) fn check_import(name: &str) -> Result<Option<&'static Interface>, Refusal> {
     let parsed = Name::parse(name);
     let unknown = |nearest| Err(Refusal::UnknownImport { found: name.to_owned(), nearest });
-    let other = |expected| Err(Refusal::OtherVersion { direction: Direction::Imports, found: name.to_owned(), expected });
+    let other =
+        |expected| Err(Refusal::OtherVersion { direction: Direction::Imports, found: name.to_owned(), expected });
     if let Some(path) = parsed.path.strip_prefix("wasi:") {
         let (package, interface) = path.split_once('/').unwrap_or((path, ""));
         let known = WASI.iter().any(|(known, interfaces)| *known == package && interfaces.contains(&interface));
@@ -253,7 +258,9 @@ fn nearest(name: &str, known: &[String]) -> Option<String> {
     let name = Name::parse(name).path;
     let scored = known.iter().map(|known| (distance(name, Name::parse(known).path), known));
     let like = scored.min().filter(|(distance, _)| *distance <= LIKE).map(|(_, known)| known);
-    let same = || known.iter().find(|known| interface(name).is_some() && interface(name) == interface(Name::parse(known).path));
+    let same = || {
+        known.iter().find(|known| interface(name).is_some() && interface(name) == interface(Name::parse(known).path))
+    };
     let same = || if name.starts_with("dsh:") { same() } else { None };
     like.or_else(same).cloned()
 }
@@ -302,10 +309,16 @@ mod tests {
         assert!(check_import("wasi:io/streams@0.2.9").expect("provided").is_none());
         assert!(check_import("dsh:llm/model@0.1.0").expect("provided").is_some());
         assert_eq!(hint("wasi:io/streams@0.3.0"), "build it for WASI 0.2 (Rust's target `wasm32-wasip2`)");
-        assert_eq!(hint("wasi:io/steams@0.2.0"), "did you mean `wasi:io/streams@0.2`? Otherwise build the plugin without it");
+        assert_eq!(
+            hint("wasi:io/steams@0.2.0"),
+            "did you mean `wasi:io/streams@0.2`? Otherwise build the plugin without it"
+        );
         assert!(hint("dsh:llm/modle@0.1.0").contains("`dsh:llm/model@0.1.0`"));
         assert!(hint("dsh:agent/model@0.1.0").contains("`dsh:llm/model@0.1.0`"));
-        assert_eq!(hint("dsh:llm/model@0.2.0"), "build it against the WIT of this host (`dsh:llm/model@0.1.0`), or use a newer host");
+        assert_eq!(
+            hint("dsh:llm/model@0.2.0"),
+            "build it against the WIT of this host (`dsh:llm/model@0.1.0`), or use a newer host"
+        );
         assert_eq!(hint("dsh:llm/model@0.0.9"), "build it against the WIT of this host (`dsh:llm/model@0.1.0`)");
         assert_eq!(hint("dsh:llm/model"), "name the version: `dsh:llm/model@0.1.0`");
         assert_eq!(hint("dsh:tools/guard@0.1.0"), "it is a seam: export it instead");
@@ -321,7 +334,10 @@ mod tests {
         assert_eq!(hint("dsh:agent/guard@0.1.0"), "did you mean `dsh:tools/guard@0.1.0`?");
         assert_eq!(hint("dsh:llm/model@0.1.0"), "this host provides it to plugins: import it instead");
         assert_eq!(hint("dsh:own/thing@0.1.0"), "leave the export out, or use a host that has it");
-        assert_eq!(hint("dsh:tools/guard@0.1.0-rc.1"), "build it against the WIT of this host (`dsh:tools/guard@0.1.0`)");
+        assert_eq!(
+            hint("dsh:tools/guard@0.1.0-rc.1"),
+            "build it against the WIT of this host (`dsh:tools/guard@0.1.0`)"
+        );
         assert_eq!(seam_of_export("acme:tools/guarding@0.1.0"), Ok(None));
         assert_eq!(seam_of_export("dsh:llm/llm-types@0.1.0"), Ok(None));
     }

@@ -118,7 +118,10 @@ pub(crate) fn nearest_name<'n>(name: &str, known: impl Iterator<Item = &'n str>)
     const LIKE: usize = 3;
     let scored = known.map(|known| (distance(name, known), known));
     // A short name is near to any other short name.
-    scored.min().filter(|(distance, known)| *distance <= LIKE && *distance * 2 < known.len().max(name.len())).map(|(_, known)| known)
+    scored
+        .min()
+        .filter(|(distance, known)| *distance <= LIKE && *distance * 2 < known.len().max(name.len()))
+        .map(|(_, known)| known)
 }
 
 /// Levenshtein's distance, on bytes: names here are short ASCII.
@@ -149,12 +152,24 @@ mod tests {
     fn lists_differ_in_words() {
         let check = |want: &[&str], have: &[&str], expect: Option<(&str, &str)>| {
             let found = Lists { what: "field", want, have }.compare();
-            assert_eq!(found, expect.map(|(remark, change)| (remark.to_owned(), change.to_owned())), "{want:?} {have:?}");
+            assert_eq!(
+                found,
+                expect.map(|(remark, change)| (remark.to_owned(), change.to_owned())),
+                "{want:?} {have:?}"
+            );
         };
         check(&["a", "b"], &["a", "b"], None);
         check(&["a", "b"], &["a"], Some(("it lacks the field `b`", "add the field `b`")));
-        check(&["a"], &["a", "b", "c"], Some(("it has the fields `b`, `c` beyond this host's", "remove the fields `b`, `c`")));
-        check(&["a", "b"], &["b", "a"], Some(("the fields are in another order", "put the fields in this host's order")));
+        check(
+            &["a"],
+            &["a", "b", "c"],
+            Some(("it has the fields `b`, `c` beyond this host's", "remove the fields `b`, `c`")),
+        );
+        check(
+            &["a", "b"],
+            &["b", "a"],
+            Some(("the fields are in another order", "put the fields in this host's order")),
+        );
         check(&["a", "b"], &["a", "c"], Some(("the field `b` is called `c`", "rename `c` to `b`")));
         check(
             &["a", "b"],
@@ -168,7 +183,8 @@ mod tests {
 
     #[test]
     fn the_nearest_name_is_like_the_wrong_one() {
-        let check = |name: &str, expect: Option<&str>| assert_eq!(nearest_name(name, ["check", "run"].into_iter()), expect);
+        let check =
+            |name: &str, expect: Option<&str>| assert_eq!(nearest_name(name, ["check", "run"].into_iter()), expect);
         check("chekc", Some("check"));
         check("rnu", None);
         check("runs", Some("run"));

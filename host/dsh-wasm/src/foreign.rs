@@ -120,7 +120,9 @@ impl MadeFor {
                 "build for `wasm32-wasip2` instead of `wasm32-wasip1`, or wrap it: `wasm-tools component new plugin.wasm --adapt wasi_snapshot_preview1.wasm -o plugin.wasm`"
             }
             Self::Components => "it only has to be wrapped: `wasm-tools component new plugin.wasm -o plugin.wasm`",
-            Self::Extism => "a plugin of Extism has other functions than ours: write it against `wit/`, and build for `wasm32-wasip2`",
+            Self::Extism => {
+                "a plugin of Extism has other functions than ours: write it against `wit/`, and build for `wasm32-wasip2`"
+            }
             Self::WasmBindgen => "build for `wasm32-wasip2` instead of `wasm32-unknown-unknown`, without wasm-bindgen",
             Self::Emscripten => "build it with the WASI SDK for `wasm32-wasip2` instead of with Emscripten",
             Self::Go => "build it with TinyGo for `wasip2` instead of with `GOOS=js`",
@@ -250,7 +252,9 @@ fn classify_text(text: &str) -> Refusal {
         || text.contains("import wit_world")
     {
         Foreign::Python
-    } else if starts(&["use ", "fn ", "pub ", "mod ", "#![", "extern crate "]) || text.contains("wit_bindgen::generate!") {
+    } else if starts(&["use ", "fn ", "pub ", "mod ", "#![", "extern crate "])
+        || text.contains("wit_bindgen::generate!")
+    {
         Foreign::Rust
     } else if starts(&["{", "["]) {
         Foreign::Json
@@ -266,13 +270,15 @@ fn classify_text(text: &str) -> Refusal {
 /// It begins with `package ns:name;`, or with an interface or a world in braces.
 fn is_wit(code: &str) -> bool {
     let first = code.lines().next().unwrap_or("");
-    let package = first.strip_prefix("package ").is_some_and(|rest| rest.contains(':') && rest.trim_end().ends_with(';'));
+    let package =
+        first.strip_prefix("package ").is_some_and(|rest| rest.contains(':') && rest.trim_end().ends_with(';'));
     let world = first.starts_with("world ") && first.trim_end().ends_with('{');
     package || world || first.starts_with("interface ") && code.contains(": func(")
 }
 
 fn is_typescript(code: &str) -> bool {
-    let words = ["import type ", "export type ", "export interface ", "interface ", "type ", "declare ", "enum ", "namespace "];
+    let words =
+        ["import type ", "export type ", "export interface ", "interface ", "type ", "declare ", "enum ", "namespace "];
     let typed = [": string", ": number", ": boolean", ": void", ": Promise<", " as const"];
     let lines = || code.lines().map(str::trim_start);
     lines().any(|line| words.iter().any(|word| line.starts_with(word)))

@@ -174,7 +174,8 @@ fn walk<'a>(mut bytes: &'a [u8], mut parser: Parser, found: &mut Found<'a>, dept
 }
 
 fn cut(missing: usize) -> Refusal {
-    let bytes = if missing == 1 { "1 byte of a section is".to_owned() } else { format!("{missing} bytes of a section are") };
+    let bytes =
+        if missing == 1 { "1 byte of a section is".to_owned() } else { format!("{missing} bytes of a section are") };
     Refusal::Truncated { detail: format!("{bytes} missing") }
 }
 
@@ -209,7 +210,11 @@ fn shape_problems(bytes: &[u8], inspection: &Inspection) -> Result<Vec<Refusal>,
             (Some(_), None) => {}
             (Some(id), Some(expected)) => {
                 let differences = reader.compare(expected, id, direction);
-                let shape = |difference| Refusal::Shape { direction, interface: name.clone(), difference: Box::new(difference) };
+                let shape = |difference| Refusal::Shape {
+                    direction,
+                    interface: name.clone(),
+                    difference: Box::new(difference),
+                };
                 problems.extend(differences.into_iter().map(shape));
             }
         }

@@ -197,7 +197,8 @@ impl Refusal {
                 "check it with `wasm-tools validate --features all plugin.wasm`, and build it with current tools".into()
             }
             Self::Feature { .. } => {
-                "build it without that: our interfaces are synchronous and need nothing beyond the component model".into()
+                "build it without that: our interfaces are synchronous and need nothing beyond the component model"
+                    .into()
             }
             Self::NoSeam { exports, imports } => no_seam_hint(exports, imports),
             Self::OtherVersion { found, expected, .. } => other_version_hint(found, expected),
@@ -315,13 +316,15 @@ impl From<CompileFault> for Refusal {
 }
 
 fn no_seam_hint(exports: &[String], imports: &[String]) -> String {
-    const EXPORT_ONE: &str = "export at least one seam in the plugin's world, for example `export dsh:tools/provider@0.1.0;`";
+    const EXPORT_ONE: &str =
+        "export at least one seam in the plugin's world, for example `export dsh:tools/provider@0.1.0;`";
     let has = |start: &str| exports.iter().chain(imports).any(|name| name.starts_with(start));
     if let Some(host) = other_host(has) {
         return format!("it was made for {host}, which has other interfaces: {EXPORT_ONE}");
     }
     if exports.iter().any(|name| name.starts_with("wasi:cli/run")) {
-        return "it was built as a program: make the crate a library (`crate-type = [\"cdylib\"]`) and export a seam".into();
+        return "it was built as a program: make the crate a library (`crate-type = [\"cdylib\"]`) and export a seam"
+            .into();
     }
     if exports.iter().any(|name| name.starts_with("wasi:http/incoming-handler")) {
         return format!("it was made to answer web requests (`wasi:http/proxy`): {EXPORT_ONE}");
@@ -334,7 +337,8 @@ fn no_seam_hint(exports: &[String], imports: &[String]) -> String {
 
 /// Whose component it is, from the names of packages.
 fn other_host(has: impl Fn(&str) -> bool) -> Option<&'static str> {
-    let hosts = [("fermyon:", "Spin"), ("spin:", "Spin"), ("zed:", "Zed"), ("wasmcloud:", "wasmCloud"), ("golem:", "Golem")];
+    let hosts =
+        [("fermyon:", "Spin"), ("spin:", "Spin"), ("zed:", "Zed"), ("wasmcloud:", "wasmCloud"), ("golem:", "Golem")];
     hosts.iter().find(|(start, _)| has(start)).map(|(_, host)| *host)
 }
 
@@ -371,7 +375,9 @@ fn unknown_import_hint(found: &str, nearest: Option<&str>) -> String {
     ];
     match instead.iter().find(|(package, _)| found.strip_prefix(package).is_some_and(|rest| rest.starts_with('/'))) {
         Some((_, instead)) => format!("{instead} instead"),
-        None if !found.contains(':') => "a C library is missing at link time: link it statically, or build with the WASI SDK".into(),
+        None if !found.contains(':') => {
+            "a C library is missing at link time: link it statically, or build with the WASI SDK".into()
+        }
         None => "build the plugin without it (a feature of a library, or a line of the plugin's world)".into(),
     }
 }
@@ -407,7 +413,8 @@ fn name(name: &str) -> String {
 /// A text without what would change how a terminal shows the rest: control characters and marks of direction.
 pub(crate) fn tame(text: &str) -> String {
     let wild = |c: char| {
-        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
     };
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -422,7 +429,8 @@ mod tests {
 
     #[test]
     fn what_a_stranger_wrote_cannot_draw() {
-        let refusal = Refusal::NoSeam { exports: vec!["\x1b[2Jfits\n\u{202e}".into(), "x".repeat(300)], imports: vec![] };
+        let refusal =
+            Refusal::NoSeam { exports: vec!["\x1b[2Jfits\n\u{202e}".into(), "x".repeat(300)], imports: vec![] };
         let text = refusal.to_string();
         assert!(text.contains(r"`\u{1b}[2Jfits\u{a}\u{202e}`"), "{text}");
         assert!(text.contains(&format!("`{}…`", "x".repeat(128))), "{text}");

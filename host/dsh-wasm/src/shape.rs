@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use wasmparser::component_types::{
-    ComponentAnyTypeId, ComponentDefinedType, ComponentDefinedTypeId, ComponentEntityType,
-    ComponentFuncTypeId, ComponentInstanceTypeId, ComponentValType, ResourceId,
+    ComponentAnyTypeId, ComponentDefinedType, ComponentDefinedTypeId, ComponentEntityType, ComponentFuncTypeId,
+    ComponentInstanceTypeId, ComponentValType, ResourceId,
 };
 use wasmparser::types::TypesRef;
 
@@ -167,7 +167,9 @@ impl<'a> Reader<'a> {
         let mut interface = Interface::default();
         for (name, item) in &self.types[instance].exports {
             match item {
-                ComponentEntityType::Func(id) => drop(interface.functions.insert(name.clone(), self.func(*id, usize::MAX))),
+                ComponentEntityType::Func(id) => {
+                    drop(interface.functions.insert(name.clone(), self.func(*id, usize::MAX)))
+                }
                 item if is_resource(item) => drop(interface.resources.insert(name.clone())),
                 _ => {}
             }
@@ -196,17 +198,24 @@ impl<'a> Reader<'a> {
         let below = |ty: ComponentValType| self.ty(ty, if depth == usize::MAX { depth } else { depth - 1 });
         match &self.types[id] {
             ComponentDefinedType::Primitive(primitive) => Ty::Primitive(primitive.to_string()),
-            ComponentDefinedType::Record(record) => {
-                Ty::Record(name, record.fields.iter().take(shown).map(|(name, ty)| (name.to_string(), below(*ty))).collect())
-            }
+            ComponentDefinedType::Record(record) => Ty::Record(
+                name,
+                record.fields.iter().take(shown).map(|(name, ty)| (name.to_string(), below(*ty))).collect(),
+            ),
             ComponentDefinedType::Variant(variant) => {
                 let cases = variant.cases.iter().take(shown);
                 Ty::Variant(name, cases.map(|(name, case)| (name.to_string(), case.ty.map(below))).collect())
             }
-            ComponentDefinedType::Flags(flags) => Ty::Flags(name, flags.iter().take(shown).map(ToString::to_string).collect()),
-            ComponentDefinedType::Enum(cases) => Ty::Enum(name, cases.iter().take(shown).map(ToString::to_string).collect()),
+            ComponentDefinedType::Flags(flags) => {
+                Ty::Flags(name, flags.iter().take(shown).map(ToString::to_string).collect())
+            }
+            ComponentDefinedType::Enum(cases) => {
+                Ty::Enum(name, cases.iter().take(shown).map(ToString::to_string).collect())
+            }
             ComponentDefinedType::List(item) => Ty::List(Box::new(below(*item))),
-            ComponentDefinedType::Tuple(tuple) => Ty::Tuple(tuple.types.iter().take(shown).map(|ty| below(*ty)).collect()),
+            ComponentDefinedType::Tuple(tuple) => {
+                Ty::Tuple(tuple.types.iter().take(shown).map(|ty| below(*ty)).collect())
+            }
             ComponentDefinedType::Option(inner) => Ty::Option(Box::new(below(*inner))),
             ComponentDefinedType::Result { ok, err } => {
                 Ty::Result(ok.map(|ty| Box::new(below(ty))), err.map(|ty| Box::new(below(ty))))
@@ -274,8 +283,12 @@ impl<'a> Reader<'a> {
                     }
                     None => {}
                 },
-                item if is_resource(item) && direction == Direction::Imports && !expected.resources.contains(name.as_str()) => {
-                    comparison.unknown_resource(name, nearest_name(name, expected.resources.iter().map(String::as_str)));
+                item if is_resource(item)
+                    && direction == Direction::Imports
+                    && !expected.resources.contains(name.as_str()) =>
+                {
+                    comparison
+                        .unknown_resource(name, nearest_name(name, expected.resources.iter().map(String::as_str)));
                 }
                 _ => {}
             }
@@ -382,7 +395,9 @@ impl Comparison<'_, '_> {
         match (want, have) {
             (None, None) => {}
             (Some(want), Some(have)) => self.ty(want, have),
-            (Some(want), None) => self.put(want.words(true), "nothing".into(), None, format!("make it `{}`", want.words(false))),
+            (Some(want), None) => {
+                self.put(want.words(true), "nothing".into(), None, format!("make it `{}`", want.words(false)))
+            }
             (None, Some(have)) => {
                 let have = self.reader.ty(have, DEPTH).words(true);
                 self.put("nothing".into(), have, None, "leave it out".into());
@@ -442,7 +457,9 @@ impl Comparison<'_, '_> {
                 let names = want.iter().map(|(name, _)| name.as_str());
                 self.names("case", sides, names, variant.cases.keys().map(|name| name.as_str()));
                 for (name, want) in want {
-                    if let Some(have) = variant.cases.iter().find(|(have, _)| have.as_str() == name).map(|(_, case)| case) {
+                    if let Some(have) =
+                        variant.cases.iter().find(|(have, _)| have.as_str() == name).map(|(_, case)| case)
+                    {
                         self.at(format!("case `{name}`"), |this| this.option(want.as_ref(), have.ty));
                     }
                 }
@@ -478,9 +495,10 @@ const MOST_NAMES: usize = 1_000;
 /// What is to be said when a handle is not the one that is meant.
 fn resource_words(want: &Ty, have: &Ty) -> Option<(String, String)> {
     match (want, have) {
-        (Ty::Own(Some(want)), Ty::Borrow(Some(have))) if want == have => {
-            Some(("the handle is borrowed, and this host passes it owned".into(), format!("write `{want}` instead of `borrow<{want}>`")))
-        }
+        (Ty::Own(Some(want)), Ty::Borrow(Some(have))) if want == have => Some((
+            "the handle is borrowed, and this host passes it owned".into(),
+            format!("write `{want}` instead of `borrow<{want}>`"),
+        )),
         (Ty::Borrow(Some(want)), Ty::Own(Some(have))) if want == have => {
             Some(("the handle is owned, and this host lends it".into(), format!("write `borrow<{want}>`")))
         }

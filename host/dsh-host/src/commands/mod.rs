@@ -2,6 +2,7 @@
 
 mod cache;
 mod compile;
+mod check;
 mod config;
 mod doctor;
 mod lock;
@@ -41,7 +42,7 @@ pub async fn run(command: Command, environment: &Environment) -> Result<Code, St
         }
         Command::Plugin(PluginCommand::Compile(command)) => compile::run(&command, environment).await,
         Command::Cache { command, output } => cache::run(command.as_ref(), output, environment),
-        Command::Plugin(PluginCommand::Check { file }) => plugin::check(&file, environment),
+        Command::Plugin(PluginCommand::Check { files, output }) => check::check(&files, output, environment),
         Command::Session(SessionCommand::List { place, output }) => session::list(&place, output, environment).await,
         Command::Session(SessionCommand::Show { id, place, salvage, output }) => {
             session::show(&id, &place, salvage, output, environment).await

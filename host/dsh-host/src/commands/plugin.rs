@@ -1,4 +1,4 @@
-//! `plugin check` and `plugin inspect`: whether a component fits, and what it is.
+//! `plugin inspect`: what a component is.
 
 use dsh_seam::PluginName;
 use dsh_seam::tools::ToolDefinition;
@@ -6,12 +6,13 @@ use dsh_wasm::{CeilingEntry, Description, Inspection};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{columns, print, print_json};
+use super::{check, columns, print, print_json};
 use crate::args::{CompileArgs, Shape};
 use crate::compose;
 use crate::config::sources;
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
+use crate::output::chat::tame;
 use crate::resolve::Compiling;
 
 /// What a program reads. `hooks` are the seams among the exports, `capabilities` what the imports could use.
@@ -29,17 +30,6 @@ struct Shown<'a> {
     ceiling: Option<&'a [CeilingEntry]>,
     tools: &'a [ToolDefinition],
     config_schema: Option<&'a Value>,
-}
-
-/// Says whether a file can be a plugin of this host, in the words that a load would use.
-pub fn check(file: &str, environment: &Environment) -> Result<Code, Stop> {
-    let path = sources::locate(file, &environment.working_directory, environment)?;
-    let bytes = sources::read(&path).map_err(|unread| unread.stop(&format!("`{file}`"), &path))?;
-    let inspection = dsh_wasm::inspect(&bytes)
-        .map_err(|refusal| Stop::usage(format!("`{file}`: {refusal}")).hint(refusal.hint()))?;
-    let hooks: Vec<&str> = inspection.seams.iter().map(|seam| seam.as_str()).collect();
-    print(&format!("`{file}` fits this host; hooks: {}\n", hooks.join(", ")))?;
-    Ok(Code::Success)
 }
 
 /// Looks at a file: its bytes are checked, then it is compiled and asked about its tools and its configuration, without any grant.
@@ -79,23 +69,16 @@ pub async fn inspect(
 
 fn text(name: &PluginName, file: &str, description: &Description) -> String {
     let Inspection { seams, exports, imports, capabilities, ceiling, size, sha256 } = &description.inspection;
-    let list = |items: &[String]| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
     let seams: Vec<String> = seams.iter().map(ToString::to_string).collect();
     let mut rows = vec![
         row("name", name.as_str()),
         row("file", file),
         row("size", &format!("{size} bytes")),
         row("sha256", sha256),
-        row("hooks", &list(&seams)),
-        row("capabilities", &list(capabilities)),
+        row("hooks", &check::listed(&seams)),
+        row("capabilities", &check::listed(capabilities)),
     ];
-    match ceiling {
-        None => rows.push(row("ceiling", "none declared: it gets whatever is granted")),
-        Some(entries) if entries.is_empty() => rows.push(row("ceiling", "nothing: it will never need a grant")),
-        Some(entries) => {
-            rows.extend(entries.iter().map(|entry| row("ceiling", &format!("{}: {}", entry.capability, entry.reason))))
-        }
-    }
+    rows.extend(check::ceiling(ceiling.as_deref()).iter().map(|line| row("ceiling", line)));
     for tool in description.tools.as_deref().unwrap_or_default() {
         let first_line = tool.description.trim().lines().next().unwrap_or_default();
         rows.push(row("tool", &format!("{}: {first_line}", tool.name)));
@@ -105,7 +88,7 @@ fn text(name: &PluginName, file: &str, description: &Description) -> String {
     if let Some(schema) = &description.config_schema {
         rows.push(row("config", &schema.to_string()));
     }
-    columns(&rows)
+    tame(&columns(&rows))
 }
 
 fn row(key: &str, value: &str) -> Vec<String> {

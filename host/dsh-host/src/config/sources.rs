@@ -9,6 +9,7 @@ use dsh_seam::PluginName;
 use dsh_wasm::{MAX_COMPONENT_BYTES, Refusal};
 use rustix::fs::OFlags;
 
+use crate::compose;
 use crate::env::Environment;
 use crate::exit::Stop;
 use crate::names;
@@ -67,7 +68,7 @@ impl Unread {
     pub fn stop(&self, what: &str, path: &Path) -> Stop {
         match self {
             Self::Io(error) => Stop::io(path, error),
-            Self::Refused(refusal) => Stop::usage(format!("{what}: {refusal}")).hint(refusal.hint()),
+            Self::Refused(refusal) => compose::refused(what, &refusal.clone().into()),
         }
     }
 }
