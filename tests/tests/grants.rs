@@ -89,7 +89,7 @@ fn attempts(port: u16) -> Vec<Attempt> {
         Attempt::path("fs-read", "my docs/it's.txt", &[], "fs:read:my docs", "content of it"),
         request(format!("http://127.0.0.1:{port}/"), format!("net:127.0.0.1:{port}")),
         request(format!("http://localhost:{port}/"), format!("net:localhost:{port}")),
-        request(format!("http://LOCALHOST.:0{port}/"), format!("net:localhost:{port}")),
+        request(format!("http://LOCALHOST.:{port}/"), format!("net:localhost:{port}")),
         request(format!("http://[::ffff:127.0.0.1]:{port}/"), format!("net:127.0.0.1:{port}")),
     ]
 }

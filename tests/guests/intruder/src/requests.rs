@@ -66,12 +66,12 @@ fn fetch(get: &Get) -> Told {
             continue;
         }
         let body = response.consume().map_err(|()| "the body is gone".to_owned())?;
-        let (bytes, end) = read(&body);
+        let (first, length, end) = read(&body);
         let mut told = json!({ "status": response.status() });
-        if bytes.len() > SHOWN_BYTES {
-            told["bytes"] = json!(bytes.len());
+        if length > SHOWN_BYTES {
+            told["bytes"] = json!(length);
         } else {
-            told["body"] = json!(String::from_utf8_lossy(&bytes));
+            told["body"] = json!(String::from_utf8_lossy(&first));
         }
         if let Some(end) = end {
             told["end"] = json!(end);
@@ -165,16 +165,19 @@ fn wait(future: &FutureIncomingResponse) -> Result<wasip2::http::types::Incoming
     }
 }
 
-/// All of a body, and how it ended unless well.
-fn read(body: &IncomingBody) -> (Vec<u8>, Option<String>) {
-    let Ok(stream) = body.stream() else { return (Vec::new(), Some("the stream is gone".to_owned())) };
-    let mut bytes = Vec::new();
+/// The beginning of a body, its length, and how it ended unless well.
+fn read(body: &IncomingBody) -> (Vec<u8>, usize, Option<String>) {
+    let (mut first, mut length) = (Vec::new(), 0);
+    let Ok(stream) = body.stream() else { return (first, length, Some("the stream is gone".to_owned())) };
     loop {
         match stream.blocking_read(1 << 20) {
-            // A long one is counted, not kept.
-            Ok(more) if bytes.len() > 1 << 20 => bytes.resize(bytes.len() + more.len(), 0),
-            Ok(more) => bytes.extend(more),
-            Err(error) => return (bytes, ended(&error)),
+            Ok(more) => {
+                length += more.len();
+                if length <= SHOWN_BYTES {
+                    first.extend(more);
+                }
+            }
+            Err(error) => return (first, length, ended(&error)),
         }
     }
 }
