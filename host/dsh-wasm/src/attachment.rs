@@ -18,6 +18,7 @@ use crate::carried::Carried;
 use crate::convert;
 use crate::fault::{Bound, Fault};
 use crate::handles::{ExecuteNext, LlmRequest, RequestErrorNext, RequestNext, StepResultNext, TurnContinuationNext};
+use crate::heavy;
 use crate::imports::passed_on;
 use crate::instance::{Armed, Instance, Mold, Returned, Terms};
 use crate::lists::Lists;
@@ -130,11 +131,11 @@ impl Attachment {
         &self,
         terms: Terms<'_>,
         body: impl FnOnce(Box<Instance>) -> Fut,
-        read: impl FnOnce(T) -> Result<U, Fault>,
+        read: impl FnOnce(T) -> Result<U, Fault> + Send + 'static,
     ) -> Result<Answered<U>, Fault>
     where
-        T: Carried + Lists,
-        U: receipt::Answer,
+        T: Carried + Lists + Send + 'static,
+        U: receipt::Answer + Send + 'static,
         Fut: Future<Output = (Box<Instance>, wasmtime::Result<Answered<T>>)>,
     {
         // Under a narrowed profile an instance sees other files and variables, so it is made for the call.
@@ -147,16 +148,14 @@ impl Attachment {
             None => Box::pin(self.fresh(terms, profile)).await?,
         };
         let Returned { value, mut instance, reusable, metered } = self.mold.call(armed, body).await?;
-        let read = |answer| {
-            Bound::check_lists(&answer, &self.mold.core.limits).map_err(|bound| Fault::Limit(bound.to_string()))?;
-            read(answer)
-        };
-        let value = match value.map(read) {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(fault)) => {
-                metered.failed(&fault);
-                return Err(fault);
-            }
+        let value = match value {
+            Ok(answer) => match self.understood(answer, read).await {
+                Ok(answer) => Ok(answer),
+                Err(fault) => {
+                    metered.failed(&fault);
+                    return Err(fault);
+                }
+            },
             Err(failure) => Err(failure),
         };
         let (changes, depth) = self.changes(&mut instance, value.is_ok());
@@ -171,6 +170,20 @@ impl Attachment {
         }
         metered.answered(value.as_ref());
         Ok(value)
+    }
+
+    /// Reads an answer, unless its lists are too long.
+    async fn understood<T, U>(
+        &self,
+        answer: T,
+        read: impl FnOnce(T) -> Result<U, Fault> + Send + 'static,
+    ) -> Result<U, Fault>
+    where
+        T: Carried + Lists + Send + 'static,
+        U: Send + 'static,
+    {
+        Bound::check_lists(&answer, &self.mold.core.limits).map_err(|bound| Fault::Limit(bound.to_string()))?;
+        heavy::done(heavy::weight(&answer), move || read(answer)).await
     }
 
     /// A new instance, ready to be called.
@@ -379,6 +392,7 @@ impl Listener<ToolsExecute> for Attachment {
         let call = convert::tool_call(&given.call);
         let tool = (cx.about.find)(&given.call.name).as_ref().map(convert::tool_info);
         let terms = self.terms_about(Seam::Execute, &cx.cancel, &given.call);
+        let core = self.mold.core.clone();
         let behind = ExecuteNext { next, profile: given.profile.clone(), given };
         let asked = &call;
         let answer = self.run(
@@ -407,10 +421,10 @@ impl Listener<ToolsExecute> for Attachment {
                 });
                 (it, answer)
             },
-            |answer| match answer {
+            move |answer| match answer {
                 Answer::Passed(outcome) => Ok(outcome),
                 Answer::New(outcome) => {
-                    let name = &self.mold.core.name;
+                    let name = &core.name;
                     let outcome = convert::outcome_in(name, outcome, false).map_err(|ill| Fault::ill_formed(&ill))?;
                     Ok(Arc::new(outcome.by(name.clone())))
                 }
@@ -489,6 +503,7 @@ impl ToolProvider for Attachment {
         let (at, call) = (convert::step(cx.at), convert::tool_call(&call));
         let refused = Arc::new(AtomicBool::new(false));
         let tool = Some(Box::new(cx.clone()));
+        let (core, was_refused) = (self.mold.core.clone(), refused.clone());
         let of_call = Call { tool, refused: Some(refused.clone()), about, ..Call::new(Seam::Provider) };
         let mut terms = Terms::new(&self.mold.core, of_call, true, Some(&cx.cancel));
         let timeout = profile_timeout(&cx.profile).filter(|timeout| *timeout < terms.budget.wall);
@@ -504,9 +519,9 @@ impl ToolProvider for Attachment {
                 let answer = guest(&guests.provider).call_call_tool(store, at, asked).await;
                 (it, answer)
             },
-            |outcome| {
-                let refused = refused.load(Ordering::Relaxed);
-                convert::outcome_in(&self.mold.core.name, outcome, refused).map_err(|ill| Fault::ill_formed(&ill))
+            move |outcome| {
+                let refused = was_refused.load(Ordering::Relaxed);
+                convert::outcome_in(&core.name, outcome, refused).map_err(|ill| Fault::ill_formed(&ill))
             },
         );
         let name = &self.mold.core.name;

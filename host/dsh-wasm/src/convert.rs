@@ -1,6 +1,7 @@
 //! Values of the contract to values of the host and back, in one place. What comes from a guest is checked here: JSON texts parse, blocks
 //! of other kinds have a type, numbers are finite. What cannot be said in the host's words is [`IllFormed`], with the field's name.
 
+use crate::limits::MAX_JSON_BYTES;
 use crate::words as seam;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -30,6 +31,10 @@ type Result<T> = std::result::Result<T, IllFormed>;
 
 /// Parses a field of type `json`.
 pub(crate) fn json(field: &str, text: &str) -> Result<Value> {
+    if text.len() > MAX_JSON_BYTES {
+        let why = format!("has {} bytes of JSON, and a text may have {MAX_JSON_BYTES}", text.len());
+        return Err(IllFormed::new(field, why));
+    }
     serde_json::from_str(text).map_err(|error| IllFormed::new(field, format!("is not valid JSON: {error}")))
 }
 

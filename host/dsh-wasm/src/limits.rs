@@ -326,6 +326,9 @@ pub(crate) const MAX_STATE_KEY_BYTES: usize = 256;
 /// A value of `dsh:plugin/state`.
 pub(crate) const MAX_STATE_VALUE_BYTES: usize = MIB;
 
+/// One JSON text of a guest, as large as a whole message may be: parsed, small values take sixteen times as much.
+pub(crate) const MAX_JSON_BYTES: usize = 4 * MIB;
+
 /// The longest message of a guest that goes into an event or an error.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 4_096;
 /// A component's file. The largest known (a Python program with its interpreter) have 40 MiB.

@@ -28,10 +28,36 @@ impl Committed for dyn PluginContext {
     }
 }
 
+/// A key with a value that may be set, parsed.
+pub(crate) struct NewValue {
+    key: String,
+    text: Arc<str>,
+    value: Value,
+}
+
+impl NewValue {
+    pub(crate) fn of(key: String, text: String) -> Result<Self, Failure> {
+        check_key(&key)?;
+        if text.len() > MAX_STATE_VALUE_BYTES {
+            return Err(Failure::new(
+                "limit",
+                format!("the value of `{key}` has {} bytes, a value may have {MAX_STATE_VALUE_BYTES}", text.len()),
+            ));
+        }
+        let value = serde_json::from_str(&text)
+            .map_err(|error| Failure::invalid_argument(format!("the value of `{key}` is not valid JSON: {error}")))?;
+        Ok(Self { key, text: text.into(), value })
+    }
+}
+
 /// What one call has set and removed so far.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     changes: BTreeMap<String, Option<(Arc<str>, Value)>>,
+    /// How much all changes together add to what is committed.
+    grown: i64,
+    /// How much was committed when that was found out; a nested call of the plugin may commit meanwhile.
+    seen: Option<usize>,
 }
 
 impl Pending {
@@ -57,25 +83,13 @@ impl Pending {
     pub(crate) fn set<C: Committed + ?Sized>(
         &mut self,
         committed: &C,
-        key: String,
-        text: String,
+        new: NewValue,
         limit: usize,
     ) -> Result<(), Failure> {
-        check_key(&key)?;
-        if text.len() > MAX_STATE_VALUE_BYTES {
-            return Err(Failure::new(
-                "limit",
-                format!("the value of `{key}` has {} bytes, a value may have {MAX_STATE_VALUE_BYTES}", text.len()),
-            ));
-        }
-        let value: Value = serde_json::from_str(&text)
-            .map_err(|error| Failure::invalid_argument(format!("the value of `{key}` is not valid JSON: {error}")))?;
-        let before = self.changes.insert(key.clone(), Some((text.into(), value)));
-        if self.total(committed) > limit {
-            match before {
-                Some(before) => self.changes.insert(key.clone(), before),
-                None => self.changes.remove(&key),
-            };
+        let NewValue { key, text, value } = new;
+        let grown = self.grown_with(committed, &key, Some(&text));
+        let total = i64::try_from(committed.bytes()).unwrap_or(i64::MAX).saturating_add(grown);
+        if usize::try_from(total).is_ok_and(|total| total > limit) {
             return Err(Failure::new(
                 "limit",
                 format!(
@@ -84,31 +98,37 @@ impl Pending {
                 ),
             ));
         }
+        self.grown = grown;
+        self.changes.insert(key, Some((text, value)));
         Ok(())
     }
 
-    pub(crate) fn remove(&mut self, key: String) -> Result<(), Failure> {
+    pub(crate) fn remove<C: Committed + ?Sized>(&mut self, committed: &C, key: String) -> Result<(), Failure> {
         check_key(&key)?;
+        self.grown = self.grown_with(committed, &key, None);
         self.changes.insert(key, None);
         Ok(())
     }
 
-    fn total<C: Committed + ?Sized>(&self, committed: &C) -> usize {
-        let mut total = committed.bytes();
-        for (key, change) in &self.changes {
-            if let Some(old) = committed.value(key) {
-                total = total.saturating_sub(key.len() + old.len());
-            }
-            if let Some((text, _)) = change {
-                total = total.saturating_add(key.len() + text.len());
-            }
+    /// How much all changes would add with one more. Only what this one changes is weighed, unless something was committed meanwhile.
+    fn grown_with<C: Committed + ?Sized>(&mut self, committed: &C, key: &str, text: Option<&str>) -> i64 {
+        let weight = |key: &str, text: Option<&str>| {
+            let bytes = |value: Option<usize>| value.map_or(0, |value| (key.len() + value) as i64);
+            bytes(text.map(str::len)) - bytes(committed.value(key).map(|old| old.len()))
+        };
+        let changed = |change: &Option<(Arc<str>, Value)>, key: &str| weight(key, change.as_ref().map(|(text, _)| &**text));
+        let now = committed.bytes();
+        if self.seen != Some(now) {
+            self.seen = Some(now);
+            self.grown = self.changes.iter().map(|(key, change)| changed(change, key)).sum();
         }
-        total
+        let before = self.changes.get(key).map_or(0, |change| changed(change, key));
+        self.grown - before + weight(key, text)
     }
 
     /// The changes that make a difference, by key; nothing is pending afterwards.
     pub(crate) fn take<C: Committed + ?Sized>(&mut self, committed: &C) -> Vec<(String, Option<Value>)> {
-        let changes = std::mem::take(&mut self.changes).into_iter().filter(|(key, change)| match change {
+        let changes = std::mem::take(self).changes.into_iter().filter(|(key, change)| match change {
             Some((text, _)) => committed.value(key).as_deref() != Some(&**text),
             None => committed.value(key).is_some(),
         });
@@ -147,6 +167,16 @@ mod tests {
         }
     }
 
+    fn set(
+        pending: &mut Pending,
+        kept: &BTreeMap<String, Arc<str>>,
+        key: impl Into<String>,
+        text: impl Into<String>,
+        limit: usize,
+    ) -> Result<(), Failure> {
+        pending.set(kept, NewValue::of(key.into(), text.into())?, limit)
+    }
+
     fn committed() -> BTreeMap<String, Arc<str>> {
         [("a".to_owned(), "1".into()), ("ab".to_owned(), "2".into())].into()
     }
@@ -154,8 +184,8 @@ mod tests {
     #[test]
     fn a_call_sees_its_own_writes_over_what_is_committed() {
         let (kept, mut pending) = (committed(), Pending::default());
-        pending.set(&kept, "ac".into(), "3".into(), 1_000).expect("fits");
-        pending.remove("a".into()).expect("a key");
+        set(&mut pending, &kept, "ac", "3", 1_000).expect("fits");
+        pending.remove(&kept, "a".into()).expect("a key");
         assert_eq!(
             (pending.get(&kept, "a"), pending.get(&kept, "ab").as_deref(), pending.get(&kept, "ac").as_deref()),
             (None, Some("2"), Some("3"))
@@ -168,8 +198,8 @@ mod tests {
     #[test]
     fn what_changes_nothing_is_not_committed() {
         let (kept, mut pending) = (committed(), Pending::default());
-        pending.set(&kept, "a".into(), "1".into(), 1_000).expect("fits");
-        pending.remove("zz".into()).expect("a key");
+        set(&mut pending, &kept, "a", "1", 1_000).expect("fits");
+        pending.remove(&kept, "zz".into()).expect("a key");
         assert_eq!(pending.take(&kept), []);
     }
 
@@ -177,16 +207,16 @@ mod tests {
     fn sizes_are_bounded() {
         let (kept, mut pending) = (committed(), Pending::default());
         let code = |result: Result<(), Failure>| result.expect_err("too large").code;
-        assert_eq!(code(pending.set(&kept, String::new(), "1".into(), 1_000)), "invalid-argument");
-        assert_eq!(code(pending.set(&kept, "k".repeat(257), "1".into(), 1_000)), "invalid-argument");
-        assert_eq!(code(pending.set(&kept, "k".into(), "{".into(), 1_000)), "invalid-argument");
+        assert_eq!(code(set(&mut pending, &kept, "", "1", 1_000)), "invalid-argument");
+        assert_eq!(code(set(&mut pending, &kept, "k".repeat(257), "1", 1_000)), "invalid-argument");
+        assert_eq!(code(set(&mut pending, &kept, "k", "{", 1_000)), "invalid-argument");
         assert_eq!(
-            code(pending.set(&kept, "k".into(), format!("\"{}\"", "x".repeat(MAX_STATE_VALUE_BYTES)), usize::MAX)),
+            code(set(&mut pending, &kept, "k", format!("\"{}\"", "x".repeat(MAX_STATE_VALUE_BYTES)), usize::MAX)),
             "limit"
         );
         // Five bytes are there; five more would be ten.
-        assert_eq!(code(pending.set(&kept, "k".into(), "12345".into(), 10)), "limit");
-        pending.set(&kept, "k".into(), "1234".into(), 10).expect("just fits");
-        pending.set(&kept, "k".into(), "4321".into(), 10).expect("in its own place");
+        assert_eq!(code(set(&mut pending, &kept, "k", "12345", 10)), "limit");
+        set(&mut pending, &kept, "k", "1234", 10).expect("just fits");
+        set(&mut pending, &kept, "k", "4321", 10).expect("in its own place");
     }
 }

@@ -10,8 +10,12 @@ use crate::clock::Wait;
 use crate::convert;
 use crate::grants::Grant;
 use crate::handles::{LlmRequest, RequestErrorNext, RequestNext, StepResultNext, TurnContinuationNext};
+use crate::heavy;
 use crate::store::GuestState;
 use crate::words::{self, Message, RequestDraft, RunError};
+
+/// What a tool weighs: its description and its schema.
+const TOOL_WEIGHT: usize = 1_024;
 
 type Res<T> = wasmtime::Result<T>;
 type Answer<T> = wasmtime::Result<Result<T, Failure>>;
@@ -53,19 +57,23 @@ impl agent_types::HostLlmRequest for GuestState {
         Ok(Ok(()))
     }
 
-    fn tools(&mut self, handle: Resource<LlmRequest>) -> Res<Vec<llm_types::ToolSchema>> {
-        let tools = self.draft(&handle)?.tools().iter().map(convert::tool_schema).collect();
+    async fn tools(&mut self, handle: Resource<LlmRequest>) -> Res<Vec<llm_types::ToolSchema>> {
+        let tools = self.draft(&handle)?.tools();
+        let weight = tools.len().saturating_mul(TOOL_WEIGHT);
+        let tools = Self::work(&self.clock, weight, move || tools.iter().map(convert::tool_schema).collect()).await;
         Ok(self.gives(tools))
     }
 
-    fn set_tools(&mut self, handle: Resource<LlmRequest>, tools: Vec<llm_types::ToolSchema>) -> Answer<()> {
+    async fn set_tools(&mut self, handle: Resource<LlmRequest>, tools: Vec<llm_types::ToolSchema>) -> Answer<()> {
         let draft = self.draft(&handle)?;
         self.takes(&tools);
         self.check_lists(&tools)?;
-        Ok(match convert::tool_schemas_in(tools) {
-            Ok(tools) => draft.set_tools(&self.core.name, tools).map_err(convert::failure),
+        let (weight, core) = (heavy::weight(&tools), self.core.clone());
+        let set = move || match convert::tool_schemas_in(tools) {
+            Ok(tools) => draft.set_tools(&core.name, tools).map_err(convert::failure),
             Err(ill) => Err(convert::invalid(&ill)),
-        })
+        };
+        Ok(Self::work(&self.clock, weight, set).await)
     }
 
     fn sampling(&mut self, handle: Resource<LlmRequest>) -> Res<llm_types::Sampling> {
@@ -73,14 +81,16 @@ impl agent_types::HostLlmRequest for GuestState {
         Ok(self.gives(sampling))
     }
 
-    fn set_sampling(&mut self, handle: Resource<LlmRequest>, sampling: llm_types::Sampling) -> Answer<()> {
+    async fn set_sampling(&mut self, handle: Resource<LlmRequest>, sampling: llm_types::Sampling) -> Answer<()> {
         let draft = self.draft(&handle)?;
         self.takes(&sampling);
         self.check_lists(&sampling)?;
-        Ok(match convert::sampling_in(sampling) {
-            Ok(sampling) => draft.set_sampling(&self.core.name, sampling).map_err(convert::failure),
+        let (weight, core) = (heavy::weight(&sampling), self.core.clone());
+        let set = move || match convert::sampling_in(sampling) {
+            Ok(sampling) => draft.set_sampling(&core.name, sampling).map_err(convert::failure),
             Err(ill) => Err(convert::invalid(&ill)),
-        })
+        };
+        Ok(Self::work(&self.clock, weight, set).await)
     }
 
     fn message_count(&mut self, handle: Resource<LlmRequest>) -> Res<u32> {
@@ -88,28 +98,39 @@ impl agent_types::HostLlmRequest for GuestState {
         Ok(self.handles.get(&handle)?.0.message_count())
     }
 
-    fn outline(
+    async fn outline(
         &mut self,
         handle: Resource<LlmRequest>,
         start: u32,
         count: u32,
     ) -> Answer<Vec<agent_types::MessageOutline>> {
-        let messages = self.draft(&handle)?.messages(start, count);
-        let outlines = messages
-            .map(|messages| messages.iter().map(|message| convert::outline(message)).collect())
-            .map_err(convert::failure);
-        Ok(self.gives(outlines))
+        let messages = match self.draft(&handle)?.messages(start, count) {
+            Ok(messages) => messages,
+            Err(failure) => return Ok(Err(convert::failure(failure))),
+        };
+        let weight = messages.len().saturating_mul(heavy::ITEM_WEIGHT);
+        let outlines = move || messages.iter().map(|message| convert::outline(message)).collect();
+        let outlines = Self::work(&self.clock, weight, outlines).await;
+        Ok(Ok(self.gives(outlines)))
     }
 
-    fn messages(&mut self, handle: Resource<LlmRequest>, start: u32, count: u32) -> Answer<Vec<llm_types::Message>> {
-        let messages = self.draft(&handle)?.messages(start, count);
-        let messages = messages
-            .map(|messages| messages.iter().map(|message| convert::message(&message.message)).collect())
-            .map_err(convert::failure);
-        Ok(self.gives(messages))
+    async fn messages(
+        &mut self,
+        handle: Resource<LlmRequest>,
+        start: u32,
+        count: u32,
+    ) -> Answer<Vec<llm_types::Message>> {
+        let messages = match self.draft(&handle)?.messages(start, count) {
+            Ok(messages) => messages,
+            Err(failure) => return Ok(Err(convert::failure(failure))),
+        };
+        let weight = messages.iter().map(|message| message.bytes as usize + heavy::ITEM_WEIGHT).sum();
+        let copies = move || messages.iter().map(|message| convert::message(&message.message)).collect();
+        let copies = Self::work(&self.clock, weight, copies).await;
+        Ok(Ok(self.gives(copies)))
     }
 
-    fn splice(
+    async fn splice(
         &mut self,
         handle: Resource<LlmRequest>,
         start: u32,
@@ -119,13 +140,15 @@ impl agent_types::HostLlmRequest for GuestState {
         let draft = self.draft(&handle)?;
         self.takes(&replacement);
         self.check_lists(&replacement)?;
-        Ok(match convert::messages_in("replacement", replacement) {
-            Ok(messages) => draft.splice(&self.core.name, start, count, messages).map_err(convert::failure),
+        let (weight, core) = (heavy::weight(&replacement), self.core.clone());
+        let splice = move || match convert::messages_in("replacement", replacement) {
+            Ok(messages) => draft.splice(&core.name, start, count, messages).map_err(convert::failure),
             Err(ill) => Err(convert::invalid(&ill)),
-        })
+        };
+        Ok(Self::work(&self.clock, weight, splice).await)
     }
 
-    fn compact(
+    async fn compact(
         &mut self,
         handle: Resource<LlmRequest>,
         start: u32,
@@ -135,10 +158,12 @@ impl agent_types::HostLlmRequest for GuestState {
         let draft = self.draft(&handle)?;
         self.takes(&replacement);
         self.check_lists(&replacement)?;
-        Ok(match convert::messages_in("replacement", replacement) {
-            Ok(messages) => draft.compact(&self.core.name, start, count, messages).map_err(convert::failure),
+        let (weight, core) = (heavy::weight(&replacement), self.core.clone());
+        let compact = move || match convert::messages_in("replacement", replacement) {
+            Ok(messages) => draft.compact(&core.name, start, count, messages).map_err(convert::failure),
             Err(ill) => Err(convert::invalid(&ill)),
-        })
+        };
+        Ok(Self::work(&self.clock, weight, compact).await)
     }
 
     fn estimated_tokens(&mut self, handle: Resource<LlmRequest>) -> Res<u32> {

@@ -4,6 +4,7 @@ use crate::bindings::dsh::llm::llm_types::Failure;
 use crate::bindings::dsh::plugin::{runtime, state};
 use crate::convert;
 use crate::output::LogLevel;
+use crate::state::NewValue;
 use crate::store::{GuestState, no_session};
 
 impl runtime::Host for GuestState {
@@ -65,20 +66,20 @@ impl state::Host for GuestState {
         Ok(self.gives(keys))
     }
 
-    fn set(&mut self, key: String, value: String) -> wasmtime::Result<Result<(), Failure>> {
+    async fn set(&mut self, key: String, value: String) -> wasmtime::Result<Result<(), Failure>> {
         self.enter()?;
         self.takes(&(key.as_str(), value.as_str()));
         let limit = self.limits().state_bytes();
-        let Some(session) = &self.session else { return Ok(Err(convert::failure(no_session()))) };
-        Ok(self.call.pending.set(&**session, key, value, limit).map_err(convert::failure))
+        let Some(session) = self.session.clone() else { return Ok(Err(convert::failure(no_session()))) };
+        let entry = Self::work(&self.clock, value.len(), move || NewValue::of(key, value)).await;
+        let set = entry.and_then(|entry| self.call.pending.set(&*session, entry, limit));
+        Ok(set.map_err(convert::failure))
     }
 
     fn remove(&mut self, key: String) -> wasmtime::Result<Result<(), Failure>> {
         self.enter()?;
         self.takes(&key);
-        if self.session.is_none() {
-            return Ok(Err(convert::failure(no_session())));
-        }
-        Ok(self.call.pending.remove(key).map_err(convert::failure))
+        let Some(session) = &self.session else { return Ok(Err(convert::failure(no_session()))) };
+        Ok(self.call.pending.remove(&**session, key).map_err(convert::failure))
     }
 }

@@ -13,6 +13,8 @@ use crate::words::{Entry, Failure};
 
 /// Entries that one `read` returns at most.
 const MAX_READ_ENTRIES: u32 = 10_000;
+/// What an entry weighs, about.
+const ENTRY_WEIGHT: usize = 4 * 1_024;
 /// Text that one `read` returns at most: a part of a guest's memory.
 const MAX_READ_BYTES: usize = 4 * MIB;
 
@@ -31,8 +33,13 @@ impl log::Host for GuestState {
         };
         let limit = limit.min(MAX_READ_ENTRIES);
         let entries = Self::waiting(&self.clock, Wait::Counted, session.read_log(start, limit, MAX_READ_BYTES)).await;
-        let entries = entries.map(|entries| entries.iter().map(entry).collect()).map_err(convert::failure);
-        Ok(self.gives(entries))
+        let entries = match entries {
+            Ok(entries) => entries,
+            Err(failure) => return Ok(Err(convert::failure(failure))),
+        };
+        let weight = entries.len().saturating_mul(ENTRY_WEIGHT);
+        let entries = Self::work(&self.clock, weight, move || entries.iter().map(entry).collect()).await;
+        Ok(Ok(self.gives(entries)))
     }
 
     async fn append(&mut self, kind: String, data: String) -> wasmtime::Result<Result<u64, WitFailure>> {

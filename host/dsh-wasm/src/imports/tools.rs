@@ -10,6 +10,7 @@ use crate::clock::Wait;
 use crate::convert;
 use crate::grants::Grant;
 use crate::handles::{ExecuteNext, ToolOutcome};
+use crate::heavy;
 use crate::output::clean;
 use crate::store::GuestState;
 use crate::words::{ApprovalAnswer, Execution, Failure};
@@ -36,10 +37,12 @@ impl tool_types::HostToolOutcome for GuestState {
         Ok(convert::clamp(self.handles.get(&handle)?.0.bytes()))
     }
 
-    fn content(&mut self, handle: Resource<ToolOutcome>) -> Answer<Vec<ResultBlock>> {
+    async fn content(&mut self, handle: Resource<ToolOutcome>) -> Answer<Vec<ResultBlock>> {
         self.enter()?;
         let outcome = self.handles.get(&handle)?.0.clone();
-        Ok(Ok(self.gives(convert::result_blocks(&outcome.content))))
+        let weight = outcome.bytes().saturating_add(outcome.content.len().saturating_mul(heavy::ITEM_WEIGHT));
+        let blocks = Self::work(&self.clock, weight, move || convert::result_blocks(&outcome.content)).await;
+        Ok(Ok(self.gives(blocks)))
     }
 
     fn drop(&mut self, handle: Resource<ToolOutcome>) -> Res<()> {
