@@ -151,7 +151,11 @@ impl Watcher {
             plugin.file.was_read(stamp, Instant::now());
             match loaded {
                 Loaded::Same => plugin.newer = None,
-                Loaded::Broken(complaint) => plugin.file.is_broken(complaint),
+                Loaded::Broken(complaint) => {
+                    tracing::info!(plugin = %plugin.plan.name, "its file changed and cannot be loaded as it is now");
+                    plugin.file.is_broken(complaint);
+                    plugin.newer = None;
+                }
                 Loaded::Version { plugin: version, known } => {
                     plugin.newer = Some(version);
                     fresh.push((place, known));
@@ -176,9 +180,9 @@ impl Watcher {
         };
         let loaded = match bytes {
             Ok(bytes) => self.load_bytes(plugin, bytes).await,
-            Err(stop) => Err(stop),
+            Err(stop) => Err(plugin.not_loaded(stop)),
         };
-        (stamp, loaded.unwrap_or_else(|stop| Loaded::Broken(plugin.complaint(&stop))))
+        (stamp, loaded.unwrap_or_else(|stop| Loaded::Broken(complaint(&stop))))
     }
 
     async fn load_bytes(&self, plugin: &Watched, bytes: Vec<u8>) -> Result<Loaded, Stop> {
@@ -191,14 +195,15 @@ impl Watcher {
             return Ok(Loaded::Version { plugin: version, known: true });
         }
         if plugin.plan.pinned {
-            return Err(Stop::usage("its `dsh.toml` is trusted with the file that was loaded before")
-                .hint("name the configuration with `--config` to take whatever its plugins become"));
+            let stop = Stop::usage("its `dsh.toml` is trusted with the file that was loaded before");
+            return Err(plugin
+                .not_loaded(stop.hint("name the configuration with `--config` to take whatever its plugins become")));
         }
         if let Some(lock) = &self.lock {
-            lock::check(lock, &[(&plugin.plan, &bytes)])?;
+            lock::check(lock, &[(&plugin.plan, &bytes)]).map_err(|stop| plugin.not_loaded(stop))?;
         }
         let loaded = self.engine.load(bytes, plugin.spec.clone()).await;
-        let version = loaded.map_err(|error| Stop::usage(error.to_string()).hint(error.hint()))?;
+        let version = loaded.map_err(|error| compose::refused(&plugin.what(), &error))?;
         Ok(Loaded::Version { plugin: version, known: false })
     }
 
@@ -223,7 +228,7 @@ impl Watcher {
         }
         for (place, failure) in left {
             if fresh.iter().any(|(fresh, _)| *fresh == place) {
-                let complaint = self.plugins[place].complaint(&Stop::usage(failure.message));
+                let complaint = complaint(&self.plugins[place].not_loaded(Stop::usage(failure.message)));
                 self.watch.aside(|| diagnostics::complain(complaint));
             }
         }
@@ -240,15 +245,23 @@ impl Watched {
         Some(version)
     }
 
-    /// What is said of a file that cannot be loaded. A stop may be several, a line each.
-    fn complaint(&self, stop: &Stop) -> String {
-        let name = &self.plan.name;
-        let (first, rest) = stop.message.split_once('\n').unwrap_or((&stop.message, ""));
-        let hint = stop.hint.iter().filter(|hint| !hint.is_empty()).map(|hint| format!("hint: {hint}"));
-        let first = format!("plugin `{name}` changed but cannot be loaded: {first}; the version loaded before goes on");
-        let lines = [first].into_iter().chain(rest.lines().map(str::to_owned)).chain(hint);
-        lines.collect::<Vec<_>>().join("\n")
+    /// What a message about a file begins with that cannot be loaded.
+    fn what(&self) -> String {
+        format!("plugin `{}` changed but cannot be loaded", self.plan.name)
     }
+
+    fn not_loaded(&self, stop: Stop) -> Stop {
+        Stop { message: format!("{}: {}", self.what(), stop.message), ..stop }
+    }
+}
+
+/// What is said of a file that cannot be loaded. A stop may be several, a line each.
+fn complaint(stop: &Stop) -> String {
+    let (first, rest) = stop.message.split_once('\n').unwrap_or((&stop.message, ""));
+    let first = format!("{first}; the version loaded before goes on");
+    let hint = stop.hint.iter().filter(|hint| !hint.is_empty()).map(|hint| format!("hint: {hint}"));
+    let lines = [first].into_iter().chain(rest.lines().map(str::to_owned)).chain(hint);
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn ready(version: &WasmPlugin, known: bool) -> String {
