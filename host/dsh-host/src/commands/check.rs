@@ -58,10 +58,13 @@ pub fn check(files: &[String], shape: Shape, environment: &Environment) -> Resul
 fn look(file: &str, environment: &Environment) -> Result<Inspection, Vec<Problem>> {
     let unreadable = |stop: Stop| {
         // The file is named by whoever prints it.
-        let message = stop.message.strip_prefix(&format!("`{file}`: ")).unwrap_or(&stop.message).to_owned();
+        let message = match stop.message.strip_prefix(&format!("`{file}`")) {
+            Some(rest) => rest.strip_prefix(": ").map_or_else(|| format!("it{rest}"), str::to_owned),
+            None => stop.message,
+        };
         vec![Problem { code: "unreadable", message, hint: stop.hint }]
     };
-    let path = sources::locate(file, &environment.working_directory, environment).map_err(unreadable)?;
+    let path = sources::locate_file(file, environment).map_err(unreadable)?;
     let bytes = sources::read(&path).map_err(|unread| match unread {
         Unread::Refused(refusal) => problems(&refusal),
         Unread::Io(error) => unreadable(Stop::io(file.as_ref(), &error)),

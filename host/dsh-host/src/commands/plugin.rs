@@ -39,7 +39,7 @@ pub async fn inspect(
     compiling: &CompileArgs,
     environment: &Environment,
 ) -> Result<Code, Stop> {
-    let path = sources::locate(file, &environment.working_directory, environment)?;
+    let path = sources::locate_file(file, environment)?;
     // A file may have any name; what counts here is what is in it.
     let name = sources::name_of(file)
         .unwrap_or_else(|_| PluginName::new("plugin").expect("invariant: `plugin` is a valid name"));

@@ -54,6 +54,14 @@ pub fn locate(reference: &str, base: &Path, environment: &Environment) -> Result
     })
 }
 
+/// The file behind an argument that is a file before anything else: what is no path and no shipped plugin, and lies in the working
+/// directory, is that file.
+pub fn locate_file(argument: &str, environment: &Environment) -> Result<PathBuf, Stop> {
+    let found = locate(argument, &environment.working_directory, environment);
+    let path = environment.path(argument);
+    if found.is_err() && !is_path(argument) && path.is_file() { Ok(path) } else { found }
+}
+
 /// Why a file's bytes are not there.
 #[derive(Debug)]
 pub enum Unread {
@@ -159,6 +167,27 @@ mod tests {
         check("Upper.wasm", None);
         check("failed.wasm", None);
         check("a/2x.wasm", None);
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for_and_no_more_is_read_than_may_be() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+        let file = folder.path().join("file");
+        std::fs::write(&file, "12345").expect("a file");
+        let check = |path: &Path, most: usize, expect: &str| {
+            let found = match read_at_most(path, most) {
+                Ok(bytes) => String::from_utf8(bytes).expect("UTF-8"),
+                Err(unread) => unread.stop("it", path).message,
+            };
+            assert_eq!(found, expect, "{}", path.display());
+        };
+        check(&pipe, 10, "it: it is a pipe, not a file");
+        check(folder.path(), 10, "it: it is a folder, not a file");
+        check(&file, 5, "12345");
+        check(&file, 4, "it: it has 0 MiB; this host takes components of at most 256 MiB");
     }
 
     #[test]

@@ -63,10 +63,8 @@ pub fn harm(loaded: &Loaded) -> Option<Stop> {
 pub fn is_trusted(loaded: &Loaded, environment: &Environment) -> bool {
     let Some(store) = store_path(environment).and_then(|path| read(&path)) else { return false };
     let Ok(key) = key(loaded) else { return false };
-    match (store.trusted.get(&key), digest(loaded, environment)) {
-        (Some(kept), Ok(now)) => *kept == now,
-        _ => false,
-    }
+    // The plugins of a file that nobody trusted are not even read.
+    store.trusted.get(&key).is_some_and(|kept| digest(loaded, environment).is_ok_and(|now| *kept == now))
 }
 
 /// Trusts the file and its plugins as they are now. Returns the plugins' files.
@@ -99,7 +97,7 @@ fn digest(loaded: &Loaded, environment: &Environment) -> Result<String, Stop> {
     let mut hasher = Sha256::new();
     hasher.update(Sha256::digest(loaded.text.as_bytes()));
     for file in plugin_files(loaded, environment)? {
-        let bytes = fs::read(&file).map_err(|error| Stop::io(&file, &error))?;
+        let bytes = sources::read(&file).map_err(|unread| unread.stop(&format!("`{}`", file.display()), &file))?;
         hasher.update(Sha256::digest(&bytes));
     }
     Ok(dsh_seam::view::hex(&hasher.finalize()))

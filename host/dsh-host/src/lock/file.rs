@@ -191,9 +191,8 @@ fn typed(entry: EntryIn, at: &impl Fn(std::ops::Range<usize>, String) -> Stop) -
     if sha256.len() != 64 || !sha256.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) {
         return Err(at(entry.sha256.span(), "a SHA-256 is 64 digits of lower-case hex".into()));
     }
-    let grant = |text: &Spanned<String>| {
-        text.get_ref().parse::<Grant>().map_err(|error| at(text.span(), error.to_string()))
-    };
+    let grant =
+        |text: &Spanned<String>| text.get_ref().parse::<Grant>().map_err(|error| at(text.span(), error.to_string()));
     let seam = |text: &Spanned<String>| {
         Seam::parse(text.get_ref()).ok_or_else(|| at(text.span(), format!("unknown seam `{}`", text.get_ref())))
     };
@@ -269,11 +268,11 @@ ceiling = [\"fs\"]
         check("", "`dsh.lock` is no lock file: it has no `version`");
         check("version = 2\nmore = 1\n", "`dsh.lock` has the format 2; this dsh-host knows 1");
         check("version = 1\nplugin = []\n", "dsh.lock:2:1: unknown key `plugin`");
+        check("version = 1\n<<<<<<< ours\n", "dsh.lock:2:1: invalid key, expected bare key or quoted key");
         check(
-            "version = 1\n<<<<<<< ours\n",
-            "dsh.lock:2:1: invalid key, expected bare key or quoted key",
+            &format!("{plugin}sha256 = \"00\"\ngrants = []\nseams = []\n"),
+            "dsh.lock:5:10: a SHA-256 is 64 digits of lower-case hex",
         );
-        check(&format!("{plugin}sha256 = \"00\"\ngrants = []\nseams = []\n"), "dsh.lock:5:10: a SHA-256 is 64 digits of lower-case hex");
         check(
             &format!("{plugin}sha256 = \"{hash}\"\ngrants = [\"lmm\"]\nseams = []\n"),
             "dsh.lock:6:11: `lmm` is no capability: did you mean `llm`? There are `llm`, `session`, `inbox`, `agents`, `approval`, `process`, `fs:read:PATH`, `fs:write:PATH`, `net:HOST[:PORT]`, `env:NAME`",

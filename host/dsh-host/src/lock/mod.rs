@@ -68,7 +68,11 @@ impl<'a> Read<'a> {
 
     /// As messages call its file, and as `plugin inspect` takes it.
     fn shown(&self) -> String {
-        if sources::is_path(&self.plan.source) { self.plan.path.display().to_string() } else { self.plan.source.clone() }
+        if sources::is_path(&self.plan.source) {
+            self.plan.path.display().to_string()
+        } else {
+            self.plan.source.clone()
+        }
     }
 }
 
@@ -128,7 +132,10 @@ fn of_plugin(locked: Option<&Entry>, lock: &LockPlan, plugin: &Read<'_>) -> Vec<
     let accept = format!("accept it with `{}`", lock.command);
     let Some(locked) = locked else {
         return vec![Problem {
-            message: format!("plugin `{name}` (`{file}`) is not in `{shown}`; its SHA-256 is {}", short(&plugin.sha256)),
+            message: format!(
+                "plugin `{name}` (`{file}`) is not in `{shown}`; its SHA-256 is {}",
+                short(&plugin.sha256)
+            ),
             hint: format!("look at it with {inspect}, then {accept}"),
         }];
     };
@@ -166,7 +173,11 @@ fn short(sha256: &str) -> String {
 /// A word as a shell takes it.
 pub fn shell_word(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
-    if !word.is_empty() && word.bytes().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    if !word.is_empty() && word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 /// The lock of what was read, or everything that keeps a plugin from being locked.

@@ -88,8 +88,7 @@ impl Changes {
 }
 
 fn change(old: &Entry, new: &Entry) -> Change {
-    let pair =
-        |old: &str, new: &str| (old != new).then(|| Pair { old: old.to_owned(), new: new.to_owned() });
+    let pair = |old: &str, new: &str| (old != new).then(|| Pair { old: old.to_owned(), new: new.to_owned() });
     let ceiling = |entry: &Entry| entry.ceiling.clone().unwrap_or_else(|| vec!["everything".into()]);
     Change {
         name: new.name.to_string(),
