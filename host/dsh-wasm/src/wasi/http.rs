@@ -123,10 +123,10 @@ impl Gate {
     /// Where a request goes, if it is one that can be sent at all.
     fn read(&self, request: &http::Request<WasiBody>) -> Result<Target, Error> {
         let target = target_of(request.uri()).map_err(|why| {
-            self.warn(&format!(
-                "a request to `{}` was refused: {why}",
-                shorten(&clean(request.uri().to_string().as_bytes()))
-            ));
+            // No more than the host: passwords stand before it, and tokens behind it.
+            let authority = request.uri().authority().map_or("", http::uri::Authority::as_str);
+            let shown = shorten(&clean(authority.rsplit('@').next().unwrap_or("").as_bytes()));
+            self.warn(&format!("a request to `{shown}` was refused: {why}"));
             Error::HttpRequestUriInvalid
         })?;
         if request.method() == http::Method::CONNECT {
