@@ -45,8 +45,8 @@ pub fn start(loudness: Loudness, environment: &Environment) {
     let spans = if filters.is_some() { FmtSpan::CLOSE } else { FmtSpan::NONE };
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_span_events(spans)
         .with_ansi(false)
+        .with_span_events(spans)
         .event_format(Plain)
         .with_writer(std::io::stderr)
         .finish();
