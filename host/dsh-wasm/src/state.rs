@@ -116,7 +116,8 @@ impl Pending {
             let bytes = |value: Option<usize>| value.map_or(0, |value| (key.len() + value) as i64);
             bytes(text.map(str::len)) - bytes(committed.value(key).map(|old| old.len()))
         };
-        let changed = |change: &Option<(Arc<str>, Value)>, key: &str| weight(key, change.as_ref().map(|(text, _)| &**text));
+        let changed =
+            |change: &Option<(Arc<str>, Value)>, key: &str| weight(key, change.as_ref().map(|(text, _)| &**text));
         let now = committed.bytes();
         if self.seen != Some(now) {
             self.seen = Some(now);
