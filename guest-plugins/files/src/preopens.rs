@@ -49,7 +49,10 @@ pub fn names() -> Vec<String> {
             let bytes = element.name_bytes;
             if bytes == 0 { String::new() } else { String::from_raw_parts(element.name, bytes, bytes) }
         };
-        elements.into_iter().map(name).collect()
+        let names: Vec<_> = elements.into_iter().map(name).collect();
+        // What was not granted is a directory `.` in which nothing can be done.
+        let is_granted = |name: &String| name != "." || std::fs::metadata(".").is_ok();
+        names.into_iter().filter(is_granted).collect()
     }
 }
 

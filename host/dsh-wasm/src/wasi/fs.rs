@@ -244,6 +244,10 @@ impl FsView<'_> {
 
     /// Decides over `path` below an open directory, and says where an operation on it is to be done.
     async fn place(&mut self, fd: &Fd, path: String, follow: bool, wanted: Access) -> FsResult<Here> {
+        if wanted == Access::Read && path == NOWHERE && !self.opened(fd)?.granted {
+            // A question whether it is there, which libraries ask of themselves: no, and nothing is missing.
+            return Err(ErrorCode::Access.into());
+        }
         let base = self.granted(fd, &path, wanted)?;
         if !self.layer.mixed {
             if base.access < wanted {

@@ -494,6 +494,7 @@ async fn where_nothing_was_granted_the_grant_is_named() {
         let at = |what: &str, path: &str| json!({ "do": what, "dir": ".", "path": path });
         let opening = |path: &str, with: &[&str]| json!({ "do": "open", "dir": ".", "path": path, "with": with });
         check(at("cat", "b"), "access", Some("fs:read:.")).await;
+        check(at("stat", "."), "access", None).await;
         check(at("cat", "docs/a"), "access", Some("fs:read:docs")).await;
         check(at("cat", "./docs//x/../a"), "access", Some("fs:read:docs")).await;
         check(at("list", "docs"), "access", Some("fs:read:docs")).await;
