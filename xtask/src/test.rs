@@ -9,10 +9,10 @@ use anyhow::{Result, bail};
 
 use crate::progress::{Counts, Steps, run_tests, say, shown_time};
 use crate::repo::{Repo, WASM_TARGET, call};
-use crate::{guests, setup, tidy};
+use crate::{bench, guests, setup, tidy};
 
 /// As many as there are calls of `step` and `check` below.
-const STEPS: usize = 10;
+const STEPS: usize = 11;
 
 /// Runs everything.
 pub fn run(repo: &Repo) -> Result<()> {
@@ -75,6 +75,10 @@ fn check(repo: &Repo, steps: &mut Steps, counts: &mut Counts) {
     });
     steps.check("tests of the host", || {
         run_tests(repo.cargo().args(["test", "--release", "--workspace", "--no-fail-fast"]), counts, say)
+    });
+    steps.check("a quick look at what it costs (the numbers decide nothing; they are in `bench.json`)", || {
+        bench::build(repo)?;
+        bench::quick(repo)
     });
     // In the dev profile, so that the release build keeps one set of features.
     steps.check("interleavings of the loop", || {

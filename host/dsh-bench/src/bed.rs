@@ -29,14 +29,18 @@ pub const TOOL: &str = "nothing";
 /// Tokens that the model takes: more than any row here fills.
 const CONTEXT_WINDOW: u32 = 1_000_000;
 
-/// Asks for one tool call a step until `steps`, then says a word.
+/// Asks for one tool call a step until `steps`, then says a word; each answer takes `latency`.
 struct Scripted {
     steps: u32,
+    latency: Duration,
 }
 
 #[async_trait]
 impl Model for Scripted {
     async fn stream(&self, request: Arc<ModelRequest>) -> Result<ChunkStream, ModelFailure> {
+        if !self.latency.is_zero() {
+            tokio::time::sleep(self.latency).await;
+        }
         let chunks = if request.at.step < self.steps { call(request.at.step) } else { word() };
         Ok(futures::stream::iter(chunks.into_iter().map(Ok)).boxed())
     }
@@ -77,6 +81,16 @@ fn word() -> Vec<Chunk> {
 pub struct Marks {
     starts: Mutex<Vec<Instant>>,
     wrong: Mutex<Option<String>>,
+}
+
+impl Marks {
+    /// An error when anything went wrong.
+    pub fn check(&self) -> Fallible<()> {
+        match self.wrong.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(wrong) => Err(wrong.into()),
+            None => Ok(()),
+        }
+    }
 }
 
 #[async_trait]
@@ -127,13 +141,23 @@ pub fn memory_sessions() -> Arc<dyn Sessions> {
     Arc::new(MemorySessions::new(Arc::new(SystemClock)))
 }
 
-/// Real services around a model that makes a turn of `steps` steps.
+/// Real services around a model that makes a turn of `steps` steps and answers at once.
 pub fn services(steps: u32, sessions: Arc<dyn Sessions>, events: Arc<dyn EventSink>) -> Services {
+    services_with_latency(steps, Duration::ZERO, sessions, events)
+}
+
+/// The same with a model that takes `latency` for each answer.
+pub fn services_with_latency(
+    steps: u32,
+    latency: Duration,
+    sessions: Arc<dyn Sessions>,
+    events: Arc<dyn EventSink>,
+) -> Services {
     let processes: Arc<dyn Processes> = Arc::new(NoProcesses);
     Services {
         agents: Arc::new(AgentRegistry::new()),
         sessions,
-        llm: Arc::new(OneModel::with_context_window(Arc::new(Scripted { steps }), CONTEXT_WINDOW)),
+        llm: Arc::new(OneModel::with_context_window(Arc::new(Scripted { steps, latency }), CONTEXT_WINDOW)),
         tools: Arc::new(ToolServices::new(processes.clone())),
         system_prompt: Arc::new(SystemPromptSections),
         approver: Arc::new(FixedApprover::allow()),
@@ -175,9 +199,7 @@ pub async fn time_steps(
     let agent = agent(&agents, "main").await?;
     turn(&agent).await?;
     agent.dispose("measured").await;
-    if let Some(wrong) = marks.wrong.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        return Err(wrong.into());
-    }
+    marks.check()?;
     let starts = marks.starts.lock().unwrap_or_else(PoisonError::into_inner);
     let times: Vec<Duration> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
     if times.len() + 1 != steps as usize {

@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use dsh_seam::draft::{DraftStart, ModelCatalog, RequestDraft};
 use dsh_seam::event::{AssistantMessage, Event, Source, UserMessage};
 use dsh_seam::failure::{Failure, FailureMode, PluginError};
-use dsh_seam::ids::StepRef;
+use dsh_seam::ids::{PluginName, StepRef};
 use dsh_seam::message::ContentBlock;
 use dsh_seam::plugin::Plugin;
 use dsh_seam::view::History;
-use dsh_seam::waterfall::{Chain, FailureReport, Innermost, Registered, RunContext, RunError};
+use dsh_seam::waterfall::{Chain, FailureReport, Innermost, Listener, Registered, RunContext, RunError};
 use dsh_seam::waterfalls::Request;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,26 @@ const BARE: &str = r#"
   (func (export "f") (canon lift (core func $i "f"))))
 "#;
 
+/// A component that does with the bare engine what a listener that passes on does: it is given two handles, calls an import that may wait
+/// with one of them, and drops both.
+const BARE_LISTENER: &str = r#"
+(component
+  (import "thing" (type $thing (sub resource)))
+  (import "next" (func $next (param "it" (borrow $thing))))
+  (core func $next-core (canon lower (func $next)))
+  (core func $drop (canon resource.drop $thing))
+  (core module $m
+    (import "" "next" (func $next (param i32)))
+    (import "" "drop" (func $drop (param i32)))
+    (func (export "f") (param i32 i32)
+      (call $next (local.get 1))
+      (call $drop (local.get 0))
+      (call $drop (local.get 1))))
+  (core instance $i (instantiate $m
+    (with "" (instance (export "next" (func $next-core)) (export "drop" (func $drop))))))
+  (func (export "f") (param "request" (own $thing)) (param "next" (own $thing)) (canon lift (core func $i "f"))))
+"#;
+
 struct NoModels;
 
 impl ModelCatalog for NoModels {
@@ -58,17 +78,8 @@ impl FailureReport for NoReport {
     }
 }
 
-/// A request with so many messages of about a hundred bytes.
-fn draft(messages: usize) -> Arc<RequestDraft> {
-    let mut history = History::default();
-    for n in 0..messages {
-        let content = vec![ContentBlock::text(format!("message {n}: {}", "word ".repeat(18)))];
-        history.apply(&if n % 2 == 0 {
-            Event::UserMessage(UserMessage { content, source: Source::User })
-        } else {
-            Event::AssistantMessage(AssistantMessage { turn: 1, step: 1, content, interrupted: None })
-        });
-    }
+/// A request with this history.
+pub fn request(history: History) -> Arc<RequestDraft> {
     Arc::new(RequestDraft::new(DraftStart {
         model: Some("bench/model".into()),
         system: "You are measured.".into(),
@@ -81,23 +92,44 @@ fn draft(messages: usize) -> Arc<RequestDraft> {
     }))
 }
 
-/// The waterfall with so many listeners of `plugin`.
-struct Onion {
+/// A request with so many messages of about a hundred bytes.
+fn draft(messages: usize) -> Arc<RequestDraft> {
+    let mut history = History::default();
+    for n in 0..messages {
+        let content = vec![ContentBlock::text(format!("message {n}: {}", "word ".repeat(18)))];
+        history.apply(&if n % 2 == 0 {
+            Event::UserMessage(UserMessage { content, source: Source::User })
+        } else {
+            Event::AssistantMessage(AssistantMessage { turn: 1, step: 1, content, interrupted: None })
+        });
+    }
+    request(history)
+}
+
+/// The waterfall with one listener.
+pub struct Onion {
     listeners: Arc<[Registered<Request>]>,
     report: Arc<dyn FailureReport>,
     innermost: Innermost<Request>,
 }
 
 impl Onion {
-    fn new(plugin: &Arc<dyn Plugin>) -> Fallible<Self> {
+    /// The listener of `plugin`.
+    pub fn new(plugin: &Arc<dyn Plugin>) -> Fallible<Self> {
         let attached = plugin.attach(Nobody::for_plugin(plugin.name()));
         let listener = attached.request.clone().ok_or("the plugin does not listen to `agent/request`")?;
-        let registered = Registered { plugin: plugin.name().clone(), mode: FailureMode::Closed, listener };
-        let innermost: Innermost<Request> = Arc::new(|_| Box::pin(async { Ok(()) }));
-        Ok(Self { listeners: Arc::new([registered]), report: Arc::new(NoReport), innermost })
+        Ok(Self::around(plugin.name().clone(), listener))
     }
 
-    async fn run(&self, draft: &Arc<RequestDraft>, cancel: &CancellationToken) -> Result<(), RunError> {
+    /// Any listener.
+    pub fn around(plugin: PluginName, listener: Arc<dyn Listener<Request>>) -> Self {
+        let registered = Registered { plugin, mode: FailureMode::Closed, listener };
+        let innermost: Innermost<Request> = Arc::new(|_| Box::pin(async { Ok(()) }));
+        Self { listeners: Arc::new([registered]), report: Arc::new(NoReport), innermost }
+    }
+
+    /// One run.
+    pub async fn run(&self, draft: &Arc<RequestDraft>, cancel: &CancellationToken) -> Result<(), RunError> {
         let cx = RunContext { at: StepRef { turn: 1, step: 1 }, cancel: cancel.clone(), about: () };
         Chain::run(cx, self.listeners.clone(), self.report.clone(), draft.clone(), self.innermost.clone()).await.0
     }
@@ -135,13 +167,16 @@ pub async fn rows(places: &Places) -> Rows {
         load(&engine, &places.plugins, "compaction", "compaction", json!({ "trigger-tokens": 4_000_000_000_u32 }))
             .await?;
     let mut bare = engine.bare_call(&wat::parse_str(BARE)?).await?;
+    let mut floor = engine.bare_listener(&wat::parse_str(BARE_LISTENER)?).await?;
+    let rounds = places.rounds(ROUNDS);
     let (noop, reader) = (Onion::new(&noop)?, Onion::new(&reader)?);
     let measured = tokio::spawn(async move {
         let (short, long) = (draft(SHORT), draft(LONG));
-        let (mut flat, mut reading, mut overhead) = (Pair::default(), Pair::default(), Pair::default());
+        let (mut flat, mut reading, mut overhead, mut over_floor) =
+            (Pair::default(), Pair::default(), Pair::default(), Pair::default());
         noop.round(&short).await?;
         reader.round(&short).await?;
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             let one = noop.round(&short).await?;
             flat.push(noop.round(&long).await?, one);
             let one_read = reader.round(&short).await?;
@@ -151,10 +186,15 @@ pub async fn rows(places: &Places) -> Rows {
                 bare.call().await?;
             }
             overhead.push(one, micros_each(start, CALLS));
+            let start = Instant::now();
+            for _ in 0..CALLS {
+                floor.call().await?;
+            }
+            over_floor.push(one, micros_each(start, CALLS));
         }
-        Fallible::Ok((flat, reading, overhead))
+        Fallible::Ok((flat, reading, overhead, over_floor))
     });
-    let (flat, reading, overhead) = measured.await??;
+    let (flat, reading, overhead, over_floor) = measured.await??;
     let at = |samples: &Samples| format!("{:.2} µs", samples.median());
     let ratio = |what: &str, bound: f64, pair: &Pair| {
         Row::new(what, Reach::at_most(bound, "×"), pair.ratios()).detail(format!(
@@ -171,5 +211,11 @@ pub async fn rows(places: &Places) -> Rows {
             &reading,
         ),
         ratio("request listener against a bare no-op call of wasmtime", 3.0, &overhead),
+        Row::plain(
+            "the same against the bare engine doing what the listener does: two handles, an import that may wait",
+            "×",
+            over_floor.ratios(),
+        )
+        .detail(format!("{} against {}", at(&over_floor.this), at(&over_floor.other))),
     ])
 }

@@ -4,6 +4,9 @@ mod bed;
 mod body;
 mod calls;
 mod events;
+mod fair;
+mod fleet;
+mod harness;
 mod logs;
 mod long;
 mod measure;
@@ -11,6 +14,7 @@ mod memory;
 mod policy;
 mod process;
 mod report;
+mod rivals;
 mod steps;
 mod wasm;
 
@@ -25,11 +29,15 @@ pub type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The argument that makes this program the process whose memory is measured.
 const IDLE_AGENTS: &str = "idle-agents";
+/// The argument, before a number of milliseconds, that makes it the process in which many agents work at once.
+const FLEET: &str = "fleet-of-agents";
 /// The argument, before a folder and an id, that makes it the one that opens a session.
 const OPEN_SESSION: &str = "open-session";
 
 /// The argument, before one of [`LOOPS`], that does one thing over and over, for a profiler.
 const PROFILE: &str = "profile";
+/// The argument for a rough idea in some seconds.
+const QUICK: &str = "--quick";
 /// What can be done over and over: a listener's call, a policy's verdict, steps without and with five plugins.
 const LOOPS: [&str; 4] = ["listener", "policy", "steps", "plugins"];
 /// For how long.
@@ -47,11 +55,18 @@ pub struct Places {
     pub guests: PathBuf,
     /// Where the numbers go.
     pub out: PathBuf,
+    /// Whether a rough idea in some seconds is enough.
+    pub quick: bool,
 }
+
+/// What a quick run leaves out: what takes many seconds, or needs engines that only `cargo xtask bench rivals` builds.
+const NOT_QUICK: [&str; 3] = ["long", "fleet", "rivals"];
+/// Rounds of a quick run.
+const QUICK_ROUNDS: usize = 3;
 
 impl Places {
     /// Beside this binary, which is `target/release/dsh-bench`.
-    fn find() -> Fallible<Self> {
+    fn find(quick: bool) -> Fallible<Self> {
         let own = std::env::current_exe()?;
         let release = own.parent().ok_or("this binary is in no folder")?;
         let target = release.parent().ok_or("this binary is in no build directory")?;
@@ -60,8 +75,14 @@ impl Places {
             plugins: target.join("plugins"),
             guests: target.join("test-guests"),
             out: target.join("bench.json"),
+            quick,
             own,
         })
+    }
+
+    /// How many rounds to measure, where a full run makes so many.
+    pub fn rounds(&self, full: usize) -> usize {
+        if self.quick { full.min(QUICK_ROUNDS) } else { full }
     }
 }
 
@@ -76,25 +97,31 @@ fn main() -> ExitCode {
 }
 
 /// What is measured, in this order.
-const GROUPS: [&str; 8] = ["calls", "policy", "steps", "events", "long", "body", "process", "memory"];
+const GROUPS: [&str; 12] =
+    ["calls", "policy", "steps", "events", "fair", "long", "body", "process", "harness", "memory", "fleet", "rivals"];
 
 fn run() -> Fallible<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let places = Places::find()?;
+    let places = Places::find(arguments.first().is_some_and(|first| first == QUICK))?;
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => runtime.block_on(all(&places, None)),
-        [IDLE_AGENTS] => runtime.block_on(memory::child(&places)),
+        [] | [QUICK] => runtime.block_on(all(&places, None)),
+        [IDLE_AGENTS, count] => runtime.block_on(memory::child(&places, count.parse()?)),
+        [FLEET, latency_ms] => fleet_runtime()?.block_on(fleet::child(&places, latency_ms.parse()?)),
         [OPEN_SESSION, folder, id] => runtime.block_on(long::child(folder, id)),
-        [only] if GROUPS.contains(&only) => runtime.block_on(all(&places, Some(only))),
         [PROFILE, what] if LOOPS.contains(&what) => runtime.block_on(profile(&places, what)),
+        [only] | [QUICK, only] if GROUPS.contains(&only) => runtime.block_on(all(&places, Some(only))),
         _ => Err(format!(
-            "usage: dsh-bench [GROUP], one of {}; or dsh-bench {PROFILE} LOOP, one of {}",
+            "usage: dsh-bench [{QUICK}] [GROUP], one of {}; or dsh-bench {PROFILE} LOOP, one of {}",
             GROUPS.join(", "),
             LOOPS.join(", ")
         )
         .into()),
     }
+}
+
+fn fleet_runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(fleet::THREADS).enable_all().build()
 }
 
 /// One thing over and over.
@@ -108,20 +135,24 @@ async fn profile(places: &Places, what: &str) -> Fallible<()> {
 
 /// All rows, or those of one group.
 async fn all(places: &Places, only: Option<&str>) -> Fallible<()> {
-    let mut report = Report::new(only);
+    let left_out = if places.quick { NOT_QUICK.to_vec() } else { Vec::new() };
+    let mut report = Report::new(only, left_out);
     report.group("calls", || calls::rows(places)).await;
     report.group("policy", || policy::rows(places)).await;
     report.group("steps", || steps::rows(places)).await;
     report.group("events", events::rows).await;
+    report.group("fair", || fair::rows(places)).await;
     report.group("long", || long::rows(places)).await;
     report.group("body", body::rows).await;
     report.group("process", || process::rows(places)).await;
+    report.group("harness", || harness::rows(places)).await;
     report.group("memory", || memory::rows(places)).await;
+    report.group("fleet", || fleet::rows(places)).await;
+    report.group("rivals", || rivals::rows(places)).await;
     print!("{report}");
-    if only.is_none() {
-        std::fs::write(&places.out, report.json())?;
-        eprintln!("written to {}", places.out.display());
-    }
+    let before = std::fs::read(&places.out).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    std::fs::write(&places.out, report.json(places.quick, &before.unwrap_or_default()))?;
+    eprintln!("written to {}", places.out.display());
     Ok(())
 }
 

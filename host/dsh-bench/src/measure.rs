@@ -22,7 +22,8 @@ impl Samples {
         (self.quantile(0.75) - self.quantile(0.25)) / 2.0 / self.median()
     }
 
-    fn quantile(&self, part: f64) -> f64 {
+    /// The one below which this part of them is; NaN when there is none.
+    pub fn quantile(&self, part: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         #[expect(

@@ -21,6 +21,8 @@ use crate::{Fallible, IDLE_AGENTS, Places, Rows};
 
 /// How many agents are idle at once.
 const AGENTS: u32 = 10_000;
+/// The same in a quick run.
+const QUICK_AGENTS: u32 = 500;
 /// Processes that are measured.
 const ROUNDS: usize = 3;
 
@@ -53,7 +55,7 @@ impl SessionWriter for Nowhere {
 }
 
 /// Makes the agents, lets each do one turn, and prints what they weigh.
-pub async fn child(places: &Places) -> Fallible<()> {
+pub async fn child(places: &Places, count: u32) -> Fallible<()> {
     let engine = engine()?;
     let mut plugins = five_noops(&engine, places).await?;
     plugins.push(native_tool());
@@ -63,8 +65,8 @@ pub async fn child(places: &Places) -> Fallible<()> {
     let first = agent(&agents, "first").await?;
     turn(&first).await?;
     let before = resident_kib(std::process::id(), "VmRSS")?;
-    let mut idle = Vec::with_capacity(AGENTS as usize);
-    for n in 0..AGENTS {
+    let mut idle = Vec::with_capacity(count as usize);
+    for n in 0..count {
         let one = agent(&agents, &format!("agent-{n}")).await?;
         turn(&one).await?;
         idle.push(one);
@@ -76,14 +78,17 @@ pub async fn child(places: &Places) -> Fallible<()> {
 
 pub async fn rows(places: &Places) -> Rows {
     let mut each = Samples::default();
-    for _ in 0..ROUNDS {
-        let output = Command::new(&places.own).arg(IDLE_AGENTS).output()?;
+    let count = if places.quick { QUICK_AGENTS } else { AGENTS };
+    for _ in 0..places.rounds(ROUNDS) {
+        let output = Command::new(&places.own).args([IDLE_AGENTS, &count.to_string()]).output()?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned().into());
         }
         let value: Value = serde_json::from_slice(&output.stdout)?;
-        each.push(value["kib"].as_f64().ok_or("the process did not say `kib`")? / f64::from(AGENTS));
+        each.push(value["kib"].as_f64().ok_or("the process did not say `kib`")? / f64::from(count));
     }
     let detail = "after one turn of two steps each, with six plugins and the conversation; the log is not in memory";
-    Ok(vec![Row::new("an idle agent beyond its log, at 10,000", Reach::at_most(16.0, "KiB"), each).detail(detail)])
+    Ok(vec![
+        Row::new(format!("an idle agent beyond its log, at {count}"), Reach::at_most(16.0, "KiB"), each).detail(detail),
+    ])
 }

@@ -93,11 +93,11 @@ fn round(program: &mut Command) -> Fallible<f64> {
 }
 
 /// How many times cheaper the component is.
-async fn compare(component: &Component, what: &str, bound: f64, mut program: Command) -> Row {
+async fn compare(component: &Component, rounds: usize, what: &str, bound: f64, mut program: Command) -> Row {
     let what = format!("a policy as a component against {what}, times cheaper");
     let reach = Reach::at_least(bound, "×");
     let mut pair = Pair::default();
-    for n in 0..=ROUNDS {
+    for n in 0..=rounds {
         let (process, component) = match (round(&mut program), component.warm_round().await) {
             (Ok(process), Ok(component)) => (process, component),
             (Err(error), _) | (_, Err(error)) => return Row::skipped(what, reach, error),
@@ -115,13 +115,13 @@ async fn compare(component: &Component, what: &str, bound: f64, mut program: Com
 }
 
 pub async fn rows(places: &Places) -> Rows {
-    let component = Component::load(places).await?;
+    let (component, rounds) = (Component::load(places).await?, places.rounds(ROUNDS));
     let mut python = Command::new("python3");
     python.args(["-c", PYTHON]);
     let native = Command::new(places.own.with_file_name("dsh-bench-policy"));
     Ok(vec![
-        compare(&component, "a spawned native executable", 300.0, native).await,
-        compare(&component, "a spawned `python3`", 3_000.0, python).await,
+        compare(&component, rounds, "a spawned native executable", 300.0, native).await,
+        compare(&component, rounds, "a spawned `python3`", 3_000.0, python).await,
     ])
 }
 

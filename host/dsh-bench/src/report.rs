@@ -41,6 +41,7 @@ impl fmt::Display for Reach {
 /// One line.
 #[derive(Debug, Clone)]
 pub struct Row {
+    group: String,
     what: String,
     reach: Option<Reach>,
     unit: &'static str,
@@ -51,23 +52,23 @@ pub struct Row {
 impl Row {
     /// A number with a bound.
     pub fn new(what: impl Into<String>, reach: Reach, measured: Samples) -> Self {
-        Self { what: what.into(), unit: reach.unit, reach: Some(reach), measured: Ok(measured), detail: String::new() }
+        Self { reach: Some(reach), ..Self::plain(what, reach.unit, measured) }
     }
 
     /// A number without a bound, to read others by.
     pub fn plain(what: impl Into<String>, unit: &'static str, measured: Samples) -> Self {
-        Self { what: what.into(), unit, reach: None, measured: Ok(measured), detail: String::new() }
+        let (group, detail) = (String::new(), String::new());
+        Self { group, what: what.into(), unit, reach: None, measured: Ok(measured), detail }
     }
 
-    /// A number that could not be had here.
+    /// A number with a bound that could not be had here.
     pub fn skipped(what: impl Into<String>, reach: Reach, why: impl fmt::Display) -> Self {
-        Self {
-            what: what.into(),
-            unit: reach.unit,
-            reach: Some(reach),
-            measured: Err(why.to_string()),
-            detail: String::new(),
-        }
+        Self { reach: Some(reach), ..Self::missing(what, reach.unit, why) }
+    }
+
+    /// The same without a bound.
+    pub fn missing(what: impl Into<String>, unit: &'static str, why: impl fmt::Display) -> Self {
+        Self { measured: Err(why.to_string()), ..Self::plain(what, unit, Samples::default()) }
     }
 
     /// Adds what the number was made of.
@@ -101,6 +102,7 @@ impl Row {
     fn json(&self) -> Value {
         let samples = self.measured.as_ref().ok();
         json!({
+            "group": self.group,
             "what": self.what,
             "unit": self.unit,
             "reach": self.reach.map(|reach| reach.bound),
@@ -129,34 +131,45 @@ fn shown(value: f64, unit: &str) -> String {
 /// All rows.
 pub struct Report {
     only: Option<String>,
+    left_out: Vec<&'static str>,
     rows: Vec<Row>,
     failed: Vec<(String, String)>,
 }
 
 impl Report {
-    /// One for all groups, or only one of them.
-    pub fn new(only: Option<&str>) -> Self {
-        Self { only: only.map(str::to_owned), rows: Vec::new(), failed: Vec::new() }
+    /// One for all groups but those `left_out`, or only one of them.
+    pub fn new(only: Option<&str>, left_out: Vec<&'static str>) -> Self {
+        Self { only: only.map(str::to_owned), left_out, rows: Vec::new(), failed: Vec::new() }
     }
 
     /// Measures a group, unless it is not wanted. A group that fails is said, and the others go on.
     pub async fn group<F: Future<Output = Rows>>(&mut self, name: &str, measure: impl FnOnce() -> F) {
-        if self.only.as_ref().is_some_and(|only| only != name) {
+        let wanted = self.only.as_ref().map_or(!self.left_out.contains(&name), |only| only == name);
+        if !wanted {
             return;
         }
         eprintln!("measuring {name} …");
         match measure().await {
-            Ok(rows) => self.rows.extend(rows),
+            Ok(rows) => self.rows.extend(rows.into_iter().map(|row| Row { group: name.to_owned(), ..row })),
             Err(error) => self.failed.push((name.to_owned(), error.to_string())),
         }
     }
 
-    /// For programs.
-    pub fn json(&self) -> String {
-        let failed: Vec<Value> = self.failed.iter().map(|(group, why)| json!({ "group": group, "why": why })).collect();
+    /// For programs. When one group was measured, the others are as they were in `before`.
+    pub fn json(&self, quick: bool, before: &Value) -> String {
+        let mut rows: Vec<Value> = self.rows.iter().map(Row::json).collect();
+        let mut failed: Vec<Value> =
+            self.failed.iter().map(|(group, why)| json!({ "group": group, "why": why })).collect();
+        if let Some(only) = &self.only {
+            let others = |list: &str| {
+                let known = before[list].as_array().cloned().unwrap_or_default();
+                known.into_iter().filter(|row| row["group"] != only.as_str()).collect::<Vec<_>>()
+            };
+            rows.splice(0..0, others("rows"));
+            failed.splice(0..0, others("failed"));
+        }
         let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-        let value =
-            json!({ "cores": cores, "rows": self.rows.iter().map(Row::json).collect::<Vec<_>>(), "failed": failed });
+        let value = json!({ "cores": cores, "quick": quick, "rows": rows, "failed": failed });
         serde_json::to_string_pretty(&value).expect("invariant: all keys are strings") + "\n"
     }
 }
@@ -191,5 +204,27 @@ mod tests {
         check(Row::new("a", Reach::at_least(3000.0, "×"), samples(&[2999.0])), ["a", "≥ 3000×", "2999×", "±0 %", "NO"]);
         check(Row::plain("a", "ms", samples(&[0.5])), ["a", "", "0.5 ms", "±0 %", ""]);
         check(Row::skipped("a", Reach::at_most(3.0, "×"), "no"), ["a", "≤ 3×", "", "", "not measured: no"]);
+        check(Row::missing("a", "×", "no"), ["a", "", "", "", "not measured: no"]);
+    }
+
+    #[tokio::test]
+    async fn a_group_takes_the_place_of_its_rows_from_before() {
+        let rows = |what: &str| vec![Row::plain(what, "ms", [1.0].into_iter().collect())];
+        let mut all = Report::new(None, vec!["left-out"]);
+        all.group("a", async || Ok(rows("a1"))).await;
+        all.group("left-out", async || Ok(rows("never"))).await;
+        all.group("b", async || Err("broken".into())).await;
+        let before: Value = serde_json::from_str(&all.json(false, &Value::Null)).expect("JSON");
+        let mut one = Report::new(Some("b"), Vec::new());
+        one.group("a", async || Ok(rows("never"))).await;
+        one.group("b", async || Ok(rows("b1"))).await;
+        let after: Value = serde_json::from_str(&one.json(false, &before)).expect("JSON");
+        let told = |value: &Value| {
+            let rows =
+                value["rows"].as_array().expect("rows").iter().map(|row| format!("{} {}", row["group"], row["what"]));
+            (rows.collect::<Vec<_>>(), value["failed"].as_array().expect("failed").len())
+        };
+        assert_eq!(told(&before), (vec![r#""a" "a1""#.to_owned()], 1));
+        assert_eq!(told(&after), (vec![r#""a" "a1""#.to_owned(), r#""b" "b1""#.to_owned()], 0));
     }
 }

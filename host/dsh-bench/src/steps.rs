@@ -35,7 +35,7 @@ pub async fn rows(places: &Places) -> Rows {
     let mut rows = Vec::new();
     let mut growth = Pair::default();
     let mut bare = Samples::default();
-    for n in 0..=ROUNDS {
+    for n in 0..=places.rounds(ROUNDS) {
         let times = time_steps(LONG_STEPS, memory_sessions(), &[]).await?;
         if n > 0 {
             growth.push(median(&times[LATE]), median(&times[EARLY]));
@@ -48,14 +48,14 @@ pub async fn rows(places: &Places) -> Rows {
             .detail(steps),
     );
     rows.push(Row::new("a step with one tool call, no plugins, log in memory", Reach::at_most(25.0, "µs"), bare));
-    rows.push(Row::plain("the same with the log in a file", "µs", in_a_file().await?));
+    rows.push(Row::plain("the same with the log in a file", "µs", in_a_file(places.rounds(ROUNDS)).await?));
     rows.push(five(places).await?);
     Ok(rows)
 }
 
-async fn in_a_file() -> Fallible<Samples> {
+async fn in_a_file(rounds: usize) -> Fallible<Samples> {
     let mut samples = Samples::default();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let folder = tempfile::tempdir()?;
         let sessions = Arc::new(FileSessions::new(folder.path(), Arc::new(SystemClock)));
         samples.push(median(&time_steps(STEPS, sessions, &[]).await?));
@@ -68,7 +68,7 @@ async fn five(places: &Places) -> Fallible<Row> {
     let engine = engine()?;
     let plugins = five_noops(&engine, places).await?;
     let mut added = Pair::default();
-    for n in 0..=ROUNDS {
+    for n in 0..=places.rounds(ROUNDS) {
         let (with, without) = (middle(&plugins).await?, middle(&[]).await?);
         if n > 0 {
             added.push(with, without);

@@ -37,8 +37,13 @@ pub async fn load(engine: &Engine, folder: &Path, file: &str, name: &str, config
 
 /// Five plugins whose listeners pass everything on.
 pub async fn five_noops(engine: &Engine, places: &Places) -> Fallible<Vec<Arc<dyn Plugin>>> {
-    let mut plugins = Vec::with_capacity(FIVE);
-    for n in 1..=FIVE {
+    noops(engine, places, FIVE).await
+}
+
+/// So many of them.
+pub async fn noops(engine: &Engine, places: &Places, count: usize) -> Fallible<Vec<Arc<dyn Plugin>>> {
+    let mut plugins = Vec::with_capacity(count);
+    for n in 1..=count {
         plugins
             .push(load(engine, &places.guests, "noop", &format!("noop-{n}"), Value::Object(Default::default())).await?);
     }

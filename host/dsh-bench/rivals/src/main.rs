@@ -23,8 +23,8 @@ struct Rivals {
 
 impl Rivals {
     fn load(guest: &str, history: &str) -> Fallible<Self> {
-        let extism =
-            Plugin::new(Manifest::new([Wasm::file(guest)]), [], false).map_err(|error| format!("{error:#}"))?;
+        let guest = Manifest::new([Wasm::data(std::fs::read(guest)?)]);
+        let extism = Plugin::new(guest, [], false).map_err(|error| format!("{error:#}"))?;
         let script = Context::full(&Runtime::new()?)?;
         script.with(|script| script.eval::<(), _>(SCRIPT))?;
         Ok(Self { extism, script, history: std::fs::read_to_string(history)? })
