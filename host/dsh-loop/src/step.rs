@@ -27,6 +27,9 @@ use crate::turn_token::TurnToken;
 
 /// How often one step may call the model: an outage is not waited out by one step.
 pub(crate) const MAX_ATTEMPTS: u32 = 10;
+/// The longest wait before another attempt: who asks for more (a provider whose quota is used up, a plugin that wants to stall the agent) is
+/// told no at once.
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(3600);
 
 /// What a step did.
 #[derive(Debug)]
@@ -208,7 +211,17 @@ impl Core {
             Recovery::RetryAfterMs(_) if attempt >= MAX_ATTEMPTS => {
                 Err(Stop::fail(failure.code.clone(), format!("{} (after {MAX_ATTEMPTS} attempts)", failure.message)))
             }
-            Recovery::RetryAfterMs(wait) => Ok(Duration::from_millis(wait.into())),
+            Recovery::RetryAfterMs(wait) => match Duration::from_millis(wait.into()) {
+                wait if wait <= MAX_RETRY_WAIT => Ok(wait),
+                wait => {
+                    let (wait, most) = (wait.as_secs(), MAX_RETRY_WAIT.as_secs());
+                    let told = format!(
+                        "{} (the next attempt would be in {wait} s, and the longest wait is {most} s)",
+                        failure.message
+                    );
+                    Err(Stop::fail(failure.code.clone(), told))
+                }
+            },
         }
     }
 
