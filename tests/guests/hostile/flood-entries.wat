@@ -2,9 +2,9 @@
 ;; world: import dsh:session/log@0.1.0;
 ;; world: export dsh:agent/request@0.1.0;
 ;; grant: session
-;; limit: host-calls 20000
+;; limit: host-calls 500
 ;; limit: cpu-ms 20000
-;; fails: agent/request limit: it made more calls to the host than the limit `host-calls` of 20000
+;; fails: agent/request limit: it made more calls to the host than the limit `host-calls` of 500
 ;; slow: it appends as much as it may
 (data (i32.const 0) "note") (data (i32.const 8) "1")
 (func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)

@@ -1,6 +1,6 @@
 ;; Its table has 500,000 elements to begin with.
 ;; world: export dsh:agent/request@0.1.0;
-;; fails: x
+;; fails: agent/request limit: table limit 100000 elements (`table-elements`): it asked for 500001
 ;; always: each instance begins with that table
 (table $t 500000 funcref)
 (func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)

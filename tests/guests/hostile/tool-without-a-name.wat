@@ -1,6 +1,5 @@
 ;; Its tool has no name.
 ;; world: export dsh:tools/provider@0.1.0;
-;; load: x
 (func (export "dsh:tools/provider@0.1.0#call-tool") (param $turn i32) (param $step i32) (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
   (if (i32.eq (local.get $turn) (i32.const 1)) (then ))
   (call $ok))

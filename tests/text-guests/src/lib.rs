@@ -2,10 +2,12 @@
 //!
 //! [`component`] makes one of a world and a core module; a [`TextGuest`] is a file that holds both, with what is to come of it.
 
+mod chaos;
 mod guest;
 mod prelude;
 mod repeat;
 
+pub use chaos::{WORDS, WORDS_BYTES, chaos};
 pub use guest::{Expected, TextGuest, find};
 use std::path::Path;
 use std::sync::OnceLock;

@@ -3,8 +3,10 @@
 
 use std::fmt::Write as _;
 
-use wit_parser::abi::{AbiVariant, WasmType};
+use wit_parser::abi::AbiVariant;
 use wit_parser::{Function, Resolve, TypeDefKind, WorldId, WorldItem};
+
+use crate::chaos::words;
 
 /// An allocator that never frees. What it hands out is aligned and lies above the first page, which is the guest's own.
 const REALLOC: &str = r#"
@@ -97,22 +99,31 @@ pub(crate) fn module(resolve: &Resolve, world: WorldId, fields: &str) -> String 
             after.push_str(text);
         }
     }
-    let mut answered = false;
-    for (interface, function, text) in ANSWERS {
-        let export = format!("{interface}#{function}");
-        if exports(resolve, world, interface) && !fields.contains(&format!("\"{export}\"")) {
-            let _ = writeln!(after, "(func (export \"{export}\") {text})");
-            answered = true;
-        }
-    }
-    if answered {
-        after.push_str(TEXTS);
-    }
+    after.push_str(&answers(|interface, function| {
+        exports(resolve, world, interface) && !fields.contains(&format!("\"{interface}#{function}\""))
+    }));
     if !fields.contains("(export \"memory\")") {
         after.push_str("(memory (export \"memory\") 2)");
     }
     let imports = imports(resolve, world, &format!("{fields}{after}"));
     format!("(module\n{imports}{fields}\n{after})")
+}
+
+/// Ordinary answers for those of these exports that are wanted.
+pub(crate) fn answers(wanted: impl Fn(&str, &str) -> bool) -> String {
+    let mut out = String::new();
+    for (interface, function, text) in ANSWERS.iter().filter(|(interface, function, _)| wanted(interface, function)) {
+        let _ = writeln!(out, "(func (export \"{interface}#{function}\") {text})");
+    }
+    if !out.is_empty() {
+        out.push_str(TEXTS);
+    }
+    out
+}
+
+/// Whether there is an ordinary answer for an export.
+pub(crate) fn has_answer(interface: &str, function: &str) -> bool {
+    ANSWERS.iter().any(|(known, name, _)| (*known, *name) == (interface, function))
 }
 
 fn exports(resolve: &Resolve, world: WorldId, interface: &str) -> bool {
@@ -150,17 +161,7 @@ fn imports(resolve: &Resolve, world: WorldId, fields: &str) -> String {
 
 fn signature(resolve: &Resolve, function: &Function) -> String {
     let signature = resolve.wasm_signature(AbiVariant::GuestImport, function);
-    let types = |types: &[WasmType]| types.iter().map(|ty| word(*ty)).collect::<Vec<_>>().join(" ");
-    format!("(param {}) (result {})", types(&signature.params), types(&signature.results))
-}
-
-fn word(ty: WasmType) -> &'static str {
-    match ty {
-        WasmType::I32 | WasmType::Pointer | WasmType::Length => "i32",
-        WasmType::I64 | WasmType::PointerOrI64 => "i64",
-        WasmType::F32 => "f32",
-        WasmType::F64 => "f64",
-    }
+    format!("(param {}) (result {})", words(&signature.params), words(&signature.results))
 }
 
 /// Whether `text` has `token` as a whole word.
