@@ -2,4 +2,6 @@
 
 fn main() {
     println!("cargo::rustc-link-arg=--skip-wit-component");
+    // For `memcmp`, which code without `std` calls too.
+    println!("cargo::rustc-link-arg=-lc");
 }
