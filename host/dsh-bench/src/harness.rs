@@ -56,7 +56,7 @@ fn run(places: &Places, home: &Path, noops: usize) -> Fallible<Run> {
     for n in 1..=noops {
         command.args(["--plugin", &format!("noop-{n}={}", places.guests.join("noop.wasm").display())]);
     }
-    command.args(["--plugin", "shell", "--grant", "shell=process", "--approve", "all", "--max-steps", "0"]);
+    command.args(["--plugin", "shell", "--grant", "shell=process", "--approve", "allow", "--max-steps", "0"]);
     command.args(["--model", "script:script.jsonl", "--output", "jsonl", "go"]);
     command.current_dir(home).env("DSH_HOME", home.join("home")).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
