@@ -31,7 +31,8 @@ impl fmt::Display for Difference {
             words => format!("`{words}`"),
         };
         let (expected, found) = (quoted(&self.expected), quoted(&self.found));
-        write!(f, "{}: this host takes {expected}, the component has {found}", place.join(", "))?;
+        let verb = if self.expected.starts_with("no such") { "has" } else { "takes" };
+        write!(f, "{}: this host {verb} {expected}, the component has {found}", place.join(", "))?;
         if let Some(remark) = &self.remark {
             write!(f, ": {remark}")?;
         }
