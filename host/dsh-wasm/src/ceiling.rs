@@ -109,7 +109,7 @@ mod tests {
         check(
             &[r#"[{"capability":"llm"}]"#],
             &format!(
-                "its section `dsh-ceiling` is not a list of capabilities with reasons: missing field `reason` at line 1 column 20 / {example}"
+                "its section `dsh-ceiling` is not a list of capabilities with reasons: missing field `reason` at line 1 column 21 / {example}"
             ),
         );
         let long = format!(r#"[{{"capability":"llm","reason":"{}"}}]"#, "x".repeat(70_000));
