@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use dsh_seam::plugin::Plugin as _;
 use dsh_text_guests::{TextGuest, WORDS, WORDS_BYTES};
-use dsh_wasm::{Engine, EngineOptions, Grants, Limits, PluginSpec, inspect};
+use dsh_wasm::{Compiler, Engine, EngineOptions, Grants, Limits, PluginSpec, inspect};
 use support::*;
 
 /// How many inputs each test tries: a few seconds' worth.
@@ -110,7 +110,7 @@ fn any_file_is_looked_at_and_refused_or_taken() {
 }
 
 fn engine() -> Engine {
-    Engine::new(EngineOptions::default()).expect("an engine")
+    Engine::new(EngineOptions::new(Compiler::InProcess)).expect("an engine")
 }
 
 fn short() -> Limits {

@@ -3,6 +3,7 @@
 ;; world: export dsh:tools/provider@0.1.0;
 ;; grant: agents
 ;; limit: host-calls 20000
+;; fails: tools/provider limit: it made more calls to the host than the limit `host-calls` of 20000
 ;; slow: it asks as often as it may
 (data (i32.const 512) "flood")
 (func (export "dsh:tools/provider@0.1.0#call-tool") (param $turn i32) (param $step i32) (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)

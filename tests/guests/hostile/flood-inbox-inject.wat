@@ -1,10 +1,10 @@
-;; It puts messages into the inbox by `inject` until the host says no, and hands on what it is told.
+;; It puts messages into the inbox by `inject` for ever.
 ;; world: import dsh:agent/inbox@0.1.0;
 ;; world: export dsh:agent/request@0.1.0;
 ;; grant: inbox
 ;; limit: host-calls 20000
 ;; limit: cpu-ms 20000
-;; fails: agent/request error: one call may hand over 16 MiB (`output-mib`), and this is more (`limit`)
+;; fails: agent/request limit: it made more calls to the host than the limit `host-calls` of 20000
 ;; slow: it hands over as much as it may
 (data (i32.const 512) "flood")
 (func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)
