@@ -23,7 +23,7 @@ use crate::imports::passed_on;
 use crate::instance::{Armed, Instance, Mold, Returned, Terms};
 use crate::lists::Lists;
 use crate::observing::Observing;
-use crate::receipt::{self, About};
+use crate::receipt::{self, About, Metered};
 use crate::scene;
 use crate::store::Call;
 use crate::words::{
@@ -125,6 +125,15 @@ impl Attachment {
         Ok((Lease { leases: &self.leases, turn: leases.turn, instance: None }, waiting))
     }
 
+    /// A call that gets no lease has a receipt too.
+    #[cold]
+    fn turned_away(&self, call: &Call, fault: Fault) -> Fault {
+        let Mold { engine, core, .. } = &*self.mold;
+        Metered::turned_away(&engine.receipts, core, &*self.context, call, &fault);
+        scene::tell_failed(core, call.seam, &fault);
+        fault
+    }
+
     /// Calls the guest in an instance of this turn and reads its answer. Only an answer that can be read and is no failure commits the
     /// state that the call set; an instance whose answer is ill-formed is not used again.
     async fn run<T, U, Fut>(
@@ -142,7 +151,10 @@ impl Attachment {
         let profile =
             terms.call.tool.as_ref().map(|tool| tool.profile.clone()).filter(|profile| !profile.is_unrestricted());
         let narrowed = profile.is_some();
-        let (mut lease, waiting) = self.lease(!narrowed)?;
+        let (mut lease, waiting) = match self.lease(!narrowed) {
+            Ok(lease) => lease,
+            Err(fault) => return Err(self.turned_away(&terms.call, fault)),
+        };
         let armed = match waiting {
             Some(instance) => self.mold.arm(instance, terms),
             None => Box::pin(self.fresh(terms, profile)).await?,
@@ -221,8 +233,9 @@ impl Attachment {
     }
 
     pub(crate) fn error(&self, seam: Seam, fault: Fault) -> PluginError {
-        if matches!(fault, Fault::Overtime(_)) {
-            scene::tell_stopped(&self.mold.core, seam, &fault);
+        // What the engine ended has been told, with its backtrace.
+        if matches!(fault, Fault::Overtime(_) | Fault::Error { .. }) {
+            scene::tell_failed(&self.mold.core, seam, &fault);
         }
         fault.into_error(&self.mold.core.name, seam)
     }
@@ -271,7 +284,7 @@ impl Listener<Request> for Attachment {
         let answer = self.run(
             self.terms(Seam::Request, &cx.cancel),
             |mut it| async move {
-                let Instance { store, guests } = &mut *it;
+                let Instance { store, guests, .. } = &mut *it;
                 let handles = &mut store.data_mut().handles;
                 let answer = match (handles.give(LlmRequest(draft.clone())), handles.give(RequestNext(next, draft))) {
                     (Ok(request), Ok(next)) => guest(&guests.request).call_handle(store, at, request, next).await,
@@ -297,7 +310,7 @@ impl Listener<RequestError> for Attachment {
         let answer = self.run(
             self.terms(Seam::RequestError, &cx.cancel),
             |mut it| async move {
-                let Instance { store, guests } = &mut *it;
+                let Instance { store, guests, .. } = &mut *it;
                 store.data_mut().given(&failed);
                 let answer = match store.data_mut().handles.give(RequestErrorNext(next)) {
                     Ok(next) => guest(&guests.request_error).call_handle(store, at, &failed, next).await,
@@ -324,7 +337,7 @@ impl Listener<StepResult> for Attachment {
         let answer = self.run(
             self.terms(Seam::StepResult, &cx.cancel),
             |mut it| async move {
-                let Instance { store, guests } = &mut *it;
+                let Instance { store, guests, .. } = &mut *it;
                 store.data_mut().given(&message);
                 let answer = match store.data_mut().handles.give(StepResultNext(next, given)) {
                     Ok(next) => {
@@ -364,7 +377,7 @@ impl Listener<TurnContinuation> for Attachment {
         let answer = self.run(
             self.terms(Seam::TurnContinuation, &cx.cancel),
             |mut it| async move {
-                let Instance { store, guests } = &mut *it;
+                let Instance { store, guests, .. } = &mut *it;
                 store.data_mut().given(&(&summary, &proposal));
                 let answer = match store.data_mut().handles.give(TurnContinuationNext(next)) {
                     Ok(next) => {
@@ -398,7 +411,7 @@ impl Listener<ToolsExecute> for Attachment {
         let answer = self.run(
             terms,
             |mut it| async move {
-                let Instance { store, guests } = &mut *it;
+                let Instance { store, guests, .. } = &mut *it;
                 store.data_mut().given(&(asked, &tool));
                 let answer = match store.data_mut().handles.give(behind) {
                     Ok(next) => guest(&guests.execute).call_handle(&mut *store, at, asked, tool.as_ref(), next).await,
@@ -430,11 +443,11 @@ impl Listener<ToolsExecute> for Attachment {
                 }
             },
         );
-        let answer = answer.await;
-        if answer.is_err() {
+        let settled = self.settled(Seam::Execute, answer.await);
+        if settled.is_err() {
             scene::tell_call(&self.mold.core, &call);
         }
-        self.settled(Seam::Execute, answer)
+        settled
     }
 }
 
@@ -477,18 +490,18 @@ impl Guard for Attachment {
         let answer = self.run(
             terms,
             |mut it| async move {
-                let Instance { store, guests } = &mut *it;
+                let Instance { store, guests, .. } = &mut *it;
                 store.data_mut().given(&(asked, &tool));
                 let answer = guest(&guests.guard).call_check(store, at, asked, &tool).await;
                 (it, answer)
             },
             |answer| Ok(convert::verdict_in(answer)),
         );
-        let answer = answer.await;
-        if answer.is_err() {
+        let settled = self.settled(Seam::Guard, answer.await);
+        if settled.is_err() {
             scene::tell_call(&self.mold.core, &call);
         }
-        self.settled(Seam::Guard, answer)
+        settled
     }
 }
 
@@ -514,7 +527,7 @@ impl ToolProvider for Attachment {
         let answer = self.run(
             terms,
             |mut it| async move {
-                let Instance { store, guests } = &mut *it;
+                let Instance { store, guests, .. } = &mut *it;
                 store.data_mut().given(asked);
                 let answer = guest(&guests.provider).call_call_tool(store, at, asked).await;
                 (it, answer)
@@ -542,8 +555,9 @@ impl ToolProvider for Attachment {
                 Ok(Outcome::error("timed-out", format!("the tool was stopped after {ms} ms, the limit of its profile")))
             }
             Err(fault) => {
+                let error = self.error(Seam::Provider, fault);
                 scene::tell_call(&self.mold.core, &call);
-                Err(self.error(Seam::Provider, fault))
+                Err(error)
             }
         }
     }
@@ -560,7 +574,7 @@ impl Sections for Attachment {
         let answer = self.run(
             self.terms(Seam::Section, cancel),
             |mut it| async move {
-                let Instance { store, guests } = &mut *it;
+                let Instance { store, guests, .. } = &mut *it;
                 let answer = guest(&guests.section).call_sections(store, at).await;
                 (it, answer)
             },

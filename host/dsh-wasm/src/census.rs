@@ -9,6 +9,8 @@ pub struct Census {
     pub calls: usize,
     /// Component instances, idle ones among them.
     pub instances: u64,
+    /// Places that instances take, in the pool and beside it.
+    pub places: u32,
     /// Core instances inside them.
     pub core_instances: u64,
     /// Linear memories.
@@ -26,7 +28,7 @@ impl Engine {
     #[must_use]
     pub fn census(&self) -> Census {
         let (calls, ticking) = self.inner.ticker.now();
-        let mut census = Census { calls, ticking, ..Census::default() };
+        let mut census = Census { calls, ticking, places: self.inner.classes.taken(), ..Census::default() };
         if let Some(pool) = self.inner.wasmtime().pooling_allocator_metrics() {
             census.instances = pool.component_instances();
             census.core_instances = pool.core_instances();

@@ -11,9 +11,8 @@ use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 use crate::compile::Target;
 use crate::engine::{Allocation, EngineError};
 use crate::imports;
-use crate::limits::{
-    Limits, MAX_CALLS, MAX_INSTANCES, MIB, MOST_INSTANCES, MOST_MEMORIES, MOST_TABLE_ELEMENTS, MOST_TABLES,
-};
+use crate::limits::{Limits, MAX_POOLED, MIB, MOST_INSTANCES, MOST_MEMORIES, MOST_TABLE_ELEMENTS, MOST_TABLES};
+use crate::places::{Places, TABLES_EACH};
 use crate::store::GuestState;
 use crate::ticker::Ticker;
 
@@ -32,6 +31,8 @@ pub(crate) struct Class {
     pub engine: wasmtime::Engine,
     pub linker: Linker<GuestState>,
     pub pooled: bool,
+    pub stack_kib: u32,
+    pub places: Arc<Places>,
 }
 
 /// The engines of a process, by the depth of their guests' stacks.
@@ -39,7 +40,7 @@ pub(crate) struct Classes {
     allocation: Allocation,
     /// For the default `stack-kib`.
     usual: Arc<Class>,
-    others: Mutex<BTreeMap<u32, Arc<Class>>>,
+    others: Mutex<BTreeMap<(Allocation, u32), Arc<Class>>>,
 }
 
 impl Classes {
@@ -50,7 +51,7 @@ impl Classes {
     }
 
     /// The class of plugins that say nothing about their stack.
-    pub(crate) fn usual(&self) -> &Class {
+    pub(crate) fn usual(&self) -> &Arc<Class> {
         &self.usual
     }
 
@@ -59,13 +60,28 @@ impl Classes {
         if stack_kib == Limits::default().stack_kib {
             return Ok(self.usual.clone());
         }
+        self.other(self.allocation, stack_kib, ticker)
+    }
+
+    /// The class beside the one with this `stack-kib`, for what the pool has no room for.
+    pub(crate) fn beside(&self, stack_kib: u32, ticker: &Ticker) -> Result<Arc<Class>, EngineError> {
+        self.other(Allocation::OnDemand, stack_kib, ticker)
+    }
+
+    /// How many places the instances of all classes take.
+    pub(crate) fn taken(&self) -> u32 {
+        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        self.usual.places.taken() + others.values().map(|class| class.places.taken()).sum::<u32>()
+    }
+
+    fn other(&self, allocation: Allocation, stack_kib: u32, ticker: &Ticker) -> Result<Arc<Class>, EngineError> {
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(class) = others.get(&stack_kib) {
+        if let Some(class) = others.get(&(allocation, stack_kib)) {
             return Ok(class.clone());
         }
-        let class = Arc::new(Class::new(self.allocation, stack_kib)?);
+        let class = Arc::new(Class::new(allocation, stack_kib)?);
         ticker.tick(&class.engine);
-        others.insert(stack_kib, class.clone());
+        others.insert((allocation, stack_kib), class.clone());
         Ok(class)
     }
 }
@@ -75,7 +91,7 @@ impl Class {
         let (engine, pooled) = make(allocation, stack_kib as usize * 1024)?;
         let mut linker = Linker::new(&engine);
         imports::add_to_linker(&mut linker).map_err(|error| EngineError::Wasmtime(format!("{error:#}")))?;
-        Ok(Self { engine, linker, pooled })
+        Ok(Self { engine, linker, pooled, stack_kib, places: Places::new(pooled) })
     }
 }
 
@@ -87,7 +103,7 @@ fn make(allocation: Allocation, stack_bytes: usize) -> Result<(wasmtime::Engine,
             Ok(engine) => return Ok((engine, true)),
             Err(error) => tracing::warn!(
                 "the pool for plugin instances needs {} GiB of address space and cannot have it ({error:#}); instances are made one by one, which is slower (look at `ulimit -v`)",
-                u64::from(MAX_INSTANCES) * 4
+                u64::from(MAX_POOLED) * 4
             ),
         }
         config.allocation_strategy(InstanceAllocationStrategy::OnDemand);
@@ -123,11 +139,13 @@ fn config(stack_bytes: usize) -> Config {
 /// What a pool has room for, per component, is the most that a limit may be: what bites is the limit, with its own words.
 fn pool() -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::default();
-    pool.total_component_instances(MAX_INSTANCES)
-        .total_core_instances(MAX_INSTANCES * 8)
-        .total_memories(MAX_INSTANCES)
-        .total_tables(MAX_INSTANCES * 4)
-        .total_stacks(MAX_CALLS)
+    pool.total_component_instances(MAX_POOLED)
+        // Only counted, nothing is reserved for them.
+        .total_core_instances(MAX_POOLED * MOST_INSTANCES)
+        .total_memories(MAX_POOLED)
+        .total_tables(MAX_POOLED * TABLES_EACH)
+        // A store keeps the stack of its last call for the next one.
+        .total_stacks(MAX_POOLED)
         .max_core_instances_per_component(MOST_INSTANCES)
         .max_memories_per_component(MOST_MEMORIES)
         .max_tables_per_component(MOST_TABLES)

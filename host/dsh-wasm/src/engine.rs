@@ -14,7 +14,7 @@ use crate::ticker::Ticker;
 use crate::wasi::connect::Network;
 
 /// Where instances get their memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Allocation {
     /// From a pool, or one by one when its address space cannot be had.
     #[default]

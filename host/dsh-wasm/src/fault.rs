@@ -20,6 +20,8 @@ use crate::words::Failure;
 pub(crate) enum Bound {
     #[error("it made more calls to the host than the limit `host-calls` of {0}")]
     HostCalls(u32),
+    #[error("the process has as many plugin instances as it can have: {0}")]
+    Room(u32),
     #[error("it has as many calls under way as the limit `leases` of {0}")]
     Leases(u32),
     #[error("it handed over a list of {items} items, more than the limit `list-items` of {limit}")]
@@ -167,6 +169,15 @@ impl Fault {
     }
 }
 
+/// What a failure begins with that is the machine's and not the plugin's.
+pub(crate) const NO_MEMORY: &str = "this machine gives it no memory";
+
+/// Whether the system has no memory, or no address space, left.
+fn is_memory(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::OutOfMemory)
+        || cause.downcast_ref::<rustix::io::Errno>() == Some(&rustix::io::Errno::NOMEM)
+}
+
 /// A trap in words.
 fn trap_words(error: &wasmtime::Error) -> String {
     if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
@@ -179,6 +190,7 @@ fn trap_words(error: &wasmtime::Error) -> String {
         Some(Trap::CannotEnterComponent) => "it was called while it was still busy, or after it had failed".into(),
         Some(trap) => format!("it trapped: {trap}"),
         // The innermost cause is what happened; the outer ones say where in the engine.
+        None if is_memory(error.root_cause()) => format!("{NO_MEMORY}: {}", error.root_cause()),
         None => format!("it broke off: {}", error.root_cause()),
     }
 }

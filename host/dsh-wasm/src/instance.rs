@@ -14,26 +14,29 @@ use crate::carried::Carried;
 use crate::clock::CallClock;
 use crate::engine::Inner;
 use crate::fault::Fault;
-use crate::guests::{Guests, Indices};
+use crate::guests::Guests;
 use crate::limits::{ABORT_GRACE, Budget};
+use crate::places::{Place, Rooms};
 use crate::plugin::Core;
 use crate::receipt::Metered;
 use crate::scene;
 use crate::store::{Call, GuestState};
+use crate::wasi::refusals::Refusals;
 use crate::words::{PluginContext, Profile};
 
 /// An instance with its store. Whoever has it may call it; a failed call drops it.
 pub(crate) struct Instance {
     pub store: Store<GuestState>,
     pub guests: Guests,
+    /// After the store, which it is for.
+    pub _place: Place,
 }
 
 /// Everything that instances of one plugin are made from.
 pub(crate) struct Mold {
     pub engine: Arc<Inner>,
     pub core: Arc<Core>,
-    pub pre: wasmtime::component::InstancePre<GuestState>,
-    pub indices: Indices,
+    pub rooms: Rooms,
 }
 
 /// How a call is to be made.
@@ -53,9 +56,14 @@ impl<'a> Terms<'a> {
 
 impl Mold {
     /// A fresh store; no code of the guest has run in it.
-    fn store(&self, session: Option<Arc<dyn PluginContext>>, profile: Option<Arc<Profile>>) -> Store<GuestState> {
+    fn store(
+        &self,
+        engine: &wasmtime::Engine,
+        session: Option<Arc<dyn PluginContext>>,
+        profile: Option<Arc<Profile>>,
+    ) -> Store<GuestState> {
         let state = GuestState::new(self.core.clone(), session, profile);
-        let mut store = Store::new(self.pre.engine(), state);
+        let mut store = Store::new(engine, state);
         store.limiter(|state| &mut state.limiter);
         store.set_hostcall_fuel(self.core.limits.output_bytes());
         store.set_epoch_deadline(1);
@@ -79,7 +87,8 @@ impl Mold {
         let _running = self.engine.ticker.running();
         // Declared before the store, so that it outlives it when this is dropped.
         let mut metered = Metered::default();
-        let mut store = self.store(session, profile);
+        let (ready, place) = self.rooms.place(&self.engine).await?;
+        let mut store = self.store(ready.pre.engine(), session, profile);
         begin(&mut store, &terms.budget, terms.tool);
         store.data_mut().call = terms.call.for_its_instance();
         if self.engine.receipts.wanted() {
@@ -87,8 +96,9 @@ impl Mold {
         }
         let clock = store.data().clock.clone();
         let made = {
-            let inner = pin!(self.pre.instantiate_async(&mut store));
-            Guarded { inner, guarding: Guarding { clock, cancel: None }, metered: &metered, slow: None }.await
+            let guarding = Guarding { clock, cancel: None };
+            let inner = pin!(ready.pre.instantiate_async(&mut store));
+            Guarded { inner, guarding, metered: &metered, slow: None }.await
         };
         let failed = match made {
             Ok(Ok(instance)) => Ok(instance),
@@ -100,16 +110,18 @@ impl Mold {
             Err(fault) => {
                 metered.stop(store.data_mut());
                 metered.failed(&fault);
+                let refusals = store.data().refusals.clone();
+                Box::pin(refusals.report(&self.core)).await;
                 return Err(fault);
             }
         };
         store.data_mut().metered = metered;
         store.data().output.end_call();
-        let guests = self
+        let guests = ready
             .indices
             .load(&mut store, &instance)
             .map_err(|error| Fault::error(format!("its exports do not fit: {error:#}")))?;
-        Ok(Box::new(Instance { store, guests }))
+        Ok(Box::new(Instance { store, guests, _place: place }))
     }
 
     /// Calls `instance` by `body`, which gives it back with what the guest returned.
@@ -125,7 +137,7 @@ impl Mold {
         Fut: Future<Output = (Box<Instance>, wasmtime::Result<R>)>,
     {
         let _running = self.engine.ticker.running();
-        let Armed { instance, guarding, mut metered } = armed;
+        let Armed { instance, guarding, refusals, mut metered } = armed;
         let made = {
             let inner = pin!(body(instance));
             Guarded { inner, guarding, metered: &metered, slow: None }.await
@@ -134,6 +146,7 @@ impl Mold {
             Ok(made) => made,
             Err(stopped) => {
                 metered.failed(&stopped);
+                Box::pin(refusals.report(&self.core)).await;
                 return Err(stopped);
             }
         };
@@ -142,8 +155,8 @@ impl Mold {
             instance.store.data_mut().takes(value);
         }
         metered.stop(instance.store.data_mut());
-        if !instance.store.data().refusals.is_empty() {
-            Box::pin(self.report_refusals(&mut instance.store)).await;
+        if !refusals.is_empty() {
+            Box::pin(refusals.report(&self.core)).await;
         }
         match result {
             Ok(value) => {
@@ -167,6 +180,7 @@ impl Mold {
     pub(crate) fn arm<'a>(&self, mut instance: Box<Instance>, terms: Terms<'a>) -> Armed<'a> {
         let state = instance.store.data_mut();
         let guarding = Guarding { clock: state.clock.clone(), cancel: terms.cancel };
+        let refusals = state.refusals.clone();
         state.call = terms.call;
         let metered = if self.engine.receipts.wanted() {
             Metered::go_on(&self.engine.receipts, state)
@@ -174,16 +188,7 @@ impl Mold {
             Metered::default()
         };
         begin(&mut instance.store, &terms.budget, terms.tool);
-        Armed { instance, guarding, metered }
-    }
-
-    /// File operations cannot wait, so what they were refused is reported here.
-    async fn report_refusals(&self, store: &mut Store<GuestState>) {
-        let state = store.data_mut();
-        let (refusals, session) = (std::mem::take(&mut state.refusals), state.session.clone());
-        for grant in refusals {
-            self.core.refuse(session.as_deref(), &grant).await;
-        }
+        Armed { instance, guarding, refusals, metered }
     }
 }
 
@@ -223,6 +228,8 @@ struct Guarding<'a> {
 pub(crate) struct Armed<'a> {
     instance: Box<Instance>,
     guarding: Guarding<'a>,
+    /// The instance's own; they outlive it.
+    refusals: Arc<Refusals>,
     metered: Metered,
 }
 

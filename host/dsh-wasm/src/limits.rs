@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Core instances that a component may be made of at most; a larger one does not fit into the pool.
 pub(crate) const MOST_INSTANCES: u32 = 1_000;
-/// Linear memories that an instance may have at most: each takes one of the pool's places, of which there are [`MAX_INSTANCES`].
+/// Linear memories that an instance may have at most: each takes one of the pool's places, of which there are [`MAX_POOLED`].
 pub(crate) const MOST_MEMORIES: u32 = 64;
 /// Tables that an instance may have at most; a larger number does not fit into the pool.
 pub(crate) const MOST_TABLES: u32 = 256;
@@ -120,7 +120,7 @@ limits! {
         "to allow none, grant no `net:`";
     leases = "leases", 32, 1..=MAX_CALLS,
         "calls of the plugin that are under way at once for one agent: nested ones, and tools that run in parallel",
-        "the engine's pool has stacks for 256 calls, over all plugins and agents";
+        "one plugin of one agent may take half of the engine's pool, which has room for 512 instances";
 }
 
 /// Two limits of which the first never bites when it is more than `times` the second.
@@ -308,10 +308,13 @@ pub(crate) const TICK: Duration = Duration::from_millis(5);
 /// How long a guest that is running a tool may go on after its turn was aborted.
 pub(crate) const ABORT_GRACE: Duration = Duration::from_secs(1);
 
-/// Component instances alive at once in the process, over all plugins and agents. The pool reserves 4 GiB of address space for the
-/// memory of each, 2 TiB in all, well inside 47 bits.
-pub(crate) const MAX_INSTANCES: u32 = 512;
-/// Calls under way at once in the process: each has a fiber stack.
+/// Instances alive at once in the pool of an engine, each with a memory and a stack. The pool reserves 4 GiB of address space for the
+/// memory of each, 2 TiB in all, well inside 47 bits, and each stack costs a system call when the pool is made.
+pub(crate) const MAX_POOLED: u32 = 512;
+/// Instances alive at once beside the pool, which are made one by one. Each takes about six of a process's mappings, of which Linux
+/// gives 65,530.
+pub(crate) const MAX_BESIDE: u32 = 7_680;
+/// Calls of one plugin under way at once for one agent, whatever `leases` says: half of the pool.
 pub(crate) const MAX_CALLS: u32 = 256;
 
 /// Bytes of one line in the diagnostics; the rest of the line is dropped.
@@ -369,7 +372,7 @@ mod tests {
         check(
             "leases",
             257,
-            "the limit `leases` cannot be 257: it takes 1 to 256; the engine's pool has stacks for 256 calls, over all plugins and agents",
+            "the limit `leases` cannot be 257: it takes 1 to 256; one plugin of one agent may take half of the engine's pool, which has room for 512 instances",
         );
         check(
             "stack-kib",

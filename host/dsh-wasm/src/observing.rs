@@ -91,7 +91,7 @@ impl Attachment {
         let terms = Terms::new(&self.mold.core, call, false, None);
         let entries: Vec<_> = entries.iter().map(|told| entry(told)).collect();
         let told = self.mold.call(self.mold.arm(instance, terms), |mut it| async move {
-            let Instance { store, guests } = &mut *it;
+            let Instance { store, guests, .. } = &mut *it;
             store.data_mut().given(&entries);
             let answer = guest(&guests.observer).call_on_entries(store, &entries).await;
             (it, answer)
@@ -144,7 +144,7 @@ impl Attachment {
                     }
                     return Ok(());
                 };
-                if self.mold.indices.has(Seam::Flush) {
+                if self.mold.rooms.has(Seam::Flush) {
                     observing.keep(&entries);
                 }
                 (entries, depth)
@@ -166,11 +166,11 @@ impl Attachment {
         let busy = Busy { attachment: self, put_back: false };
         let terms = Terms::new(&self.mold.core, Call::new(Seam::Flush), false, None);
         let mut instance = self.observing_instance(&terms).await?;
-        if !again.is_empty() && self.mold.indices.has(Seam::Observer) {
+        if !again.is_empty() && self.mold.rooms.has(Seam::Observer) {
             instance = self.tell(instance, &again, 0).await?;
         }
         let flushed = self.mold.call(self.mold.arm(instance, terms), |mut it| async move {
-            let Instance { store, guests } = &mut *it;
+            let Instance { store, guests, .. } = &mut *it;
             let answer = guest(&guests.flush).call_flush(store).await;
             (it, answer)
         });

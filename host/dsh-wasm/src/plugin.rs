@@ -15,13 +15,13 @@ use crate::bindings::dsh::llm::llm_types;
 use crate::carried::Carried;
 use crate::convert;
 use crate::engine::Engine;
-use crate::fault::{Bound, Fault};
+use crate::fault::{Bound, Fault, NO_MEMORY};
 use crate::grants::{Grant, Grants};
-use crate::guests::Indices;
 use crate::inspect::{Inspection, inspect};
 use crate::instance::{Instance, Mold, Returned, Terms};
 use crate::limits::{LimitError, Limits, MAX_MESSAGE_BYTES, MAX_TOOLS};
 use crate::lists::Lists;
+use crate::places::{Ready, Rooms};
 use crate::receipt::Answer;
 use crate::refusal::Refusal;
 use crate::scene;
@@ -122,6 +122,10 @@ impl LoadError {
             Self::Config { .. } => "see `dsh-host plugin inspect` for the plugin's configuration schema".into(),
             Self::Failed(error) if error.kind == dsh_seam::FailureKind::Limit => {
                 format!("set a higher limit with `--limit {}=KEY=VALUE`, if it may have more", error.plugin)
+            }
+            Self::Failed(error) if error.message.starts_with(NO_MEMORY) => {
+                "each memory of a plugin takes 4 GiB of address space, of which little is used: look at `ulimit -v`"
+                    .into()
             }
             Self::Failed(_) | Self::Description { .. } => "this is a fault of the plugin: tell its author".into(),
         }
@@ -331,9 +335,8 @@ impl Engine {
             grants,
             dirs,
         };
-        let indices =
-            Indices::new(&compiled.pre, &seams).map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
-        let mold = Mold { engine: self.inner.clone(), core: Arc::new(core), pre: compiled.pre, indices };
+        let rooms = Rooms::new(Ready::new(compiled.class, &compiled.component, &seams)?, &seams);
+        let mold = Mold { engine: self.inner.clone(), core: Arc::new(core), rooms };
         let mut asking = Asking::new(&mold);
         asking.configure().await?;
         let (tools, kinds) = (asking.tools().await?, asking.kinds().await?);
@@ -374,9 +377,8 @@ impl Engine {
             grants: spec.grants,
             dirs: Vec::new(),
         };
-        let indices = Indices::new(&compiled.pre, &inspection.seams)
-            .map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
-        let mold = Mold { engine: self.inner.clone(), core: Arc::new(core), pre: compiled.pre, indices };
+        let rooms = Rooms::new(Ready::new(compiled.class, &compiled.component, &inspection.seams)?, &inspection.seams);
+        let mold = Mold { engine: self.inner.clone(), core: Arc::new(core), rooms };
         let mut asking = Asking::new(&mold);
         let config_schema = asking.schema().await.unwrap_or_else(|error| unknown("configuration schema", &error));
         let tools = asking.tools().await.unwrap_or_else(|error| unknown("tools", &error));
@@ -454,13 +456,13 @@ impl<'a> Asking<'a> {
 
     /// Rejects a bad configuration.
     async fn configure(&mut self) -> Result<(), LoadError> {
-        if !self.mold.indices.has(Seam::Configure) {
+        if !self.mold.rooms.has(Seam::Configure) {
             return Ok(());
         }
         let config = self.mold.core.config.to_string();
         let answer = self
             .ask(Seam::Configure, "validate", |mut it| async move {
-                let Instance { store, guests } = &mut *it;
+                let Instance { store, guests, .. } = &mut *it;
                 store.data_mut().given(&config);
                 let answer = guest(&guests.configure).call_validate(store, &config).await;
                 (it, answer)
@@ -471,12 +473,12 @@ impl<'a> Asking<'a> {
 
     /// The schema of its configuration.
     async fn schema(&mut self) -> Result<Option<Value>, LoadError> {
-        if !self.mold.indices.has(Seam::Configure) {
+        if !self.mold.rooms.has(Seam::Configure) {
             return Ok(None);
         }
         let text = self
             .ask(Seam::Configure, "schema", |mut it| async move {
-                let Instance { store, guests } = &mut *it;
+                let Instance { store, guests, .. } = &mut *it;
                 let answer = guest(&guests.configure).call_schema(store).await;
                 (it, answer)
             })
@@ -487,12 +489,12 @@ impl<'a> Asking<'a> {
 
     /// Its tools, checked.
     async fn tools(&mut self) -> Result<Option<Vec<ToolDefinition>>, LoadError> {
-        if !self.mold.indices.has(Seam::Provider) {
+        if !self.mold.rooms.has(Seam::Provider) {
             return Ok(None);
         }
         let answer = self
             .ask(Seam::Provider, "list-tools", |mut it| async move {
-                let Instance { store, guests } = &mut *it;
+                let Instance { store, guests, .. } = &mut *it;
                 let answer = guest(&guests.provider).call_list_tools(store).await;
                 (it, answer)
             })
@@ -520,11 +522,11 @@ impl<'a> Asking<'a> {
 
     /// What it observes.
     async fn kinds(&mut self) -> Result<Vec<String>, LoadError> {
-        if !self.mold.indices.has(Seam::Observer) {
+        if !self.mold.rooms.has(Seam::Observer) {
             return Ok(Vec::new());
         }
         self.ask(Seam::Observer, "kinds", |mut it| async move {
-            let Instance { store, guests } = &mut *it;
+            let Instance { store, guests, .. } = &mut *it;
             let answer = guest(&guests.observer).call_kinds(store).await;
             (it, answer)
         })

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use dsh_seam::PluginName;
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::Component;
 
 use crate::cache::{Cache, Kept, Key, Stored, engine_tag};
 use crate::classes::{Class, compiling_engine};
@@ -14,7 +14,6 @@ use crate::compile::{self, CompileFault, CompileLimits, Compiler, Job, Target, W
 use crate::engine::{Engine, EngineOptions, Inner};
 use crate::inspect::{Inspection, check_shapes, inspect, outline};
 use crate::refusal::Refusal;
-use crate::store::GuestState;
 
 /// Told when a component is compiled, because that can take long: when it begins and when it is over.
 pub type CompileNotice = Arc<dyn Fn(&Compiling<'_>) + Send + Sync>;
@@ -46,7 +45,8 @@ pub enum CompileStage {
 /// A component that is ready to be instantiated.
 pub(crate) struct Prepared {
     pub inspection: Inspection,
-    pub pre: InstancePre<GuestState>,
+    pub class: Arc<Class>,
+    pub component: Component,
 }
 
 /// What came of compiling a component ahead of time.
@@ -106,9 +106,7 @@ impl Inner {
                 self.preparing.compiled(&class, source, wanted)?
             }
         };
-        let pre =
-            class.linker.instantiate_pre(&component).map_err(|error| Refusal::Link { detail: format!("{error:#}") })?;
-        Ok(Prepared { inspection, pre })
+        Ok(Prepared { inspection, class, component })
     }
 
     fn precompile(
@@ -185,10 +183,12 @@ impl Preparing {
             return Ok(component);
         }
         let code = self.compile(source, Target::Native, wanted)?;
+        // What no instance can be made of is not kept: it would be compiled again each time.
+        let component = deserialize(class, &code).map_err(|detail| CompileFault::Component { detail })?;
         if let Some(cache) = cache {
             cache.store(&key, source.stored(Target::Native, &code));
         }
-        deserialize(class, &code).map_err(|detail| CompileFault::Broken { detail }.into())
+        Ok(component)
     }
 
     /// Compiles into the cache what is not there: where it is, its size, and how long it took.
@@ -268,7 +268,7 @@ fn load(cache: &Cache, class: &Class, key: &Key, plugin: &str) -> Option<Compone
 }
 
 /// Makes a component of machine code that this host made, in this run or an earlier one.
-fn deserialize(class: &Class, code: &[u8]) -> Result<Component, String> {
+pub(crate) fn deserialize(class: &Class, code: &[u8]) -> Result<Component, String> {
     // SAFETY: these bytes were made by this host for this very component: they were just handed over by the process that it started to
     // compile it, or their hash stands beside them in a file that nobody else could write, and has just been checked over the bytes
     // that are loaded.

@@ -23,6 +23,7 @@ use crate::receipt::{About, Metered, Tally};
 use crate::state::Pending;
 use crate::wasi::fs::FsLayer;
 use crate::wasi::http::{MAX_FIELD_BYTES, NetHooks, Used};
+use crate::wasi::refusals::Refusals;
 use crate::words::{Failure, PluginContext, Profile, Seam, ToolContext};
 
 /// The data of one store.
@@ -36,8 +37,8 @@ pub(crate) struct GuestState {
     pub handles: Handles,
     pub call: Call,
     pub fs: FsLayer,
-    /// Grants that file operations of this call lacked; reported when it is over.
-    pub refusals: Vec<Grant>,
+    /// Grants that file operations of this call lacked; reported when it is over, which may be later than this is gone.
+    pub refusals: Arc<Refusals>,
     pub wasi: Wasi,
     /// The meter of the call that this instance was made for, until it begins.
     pub metered: Metered,
@@ -164,7 +165,7 @@ impl GuestState {
             clock: Arc::default(),
             handles: Handles::new(core.limits.handles),
             call: Call::new(Seam::Configure),
-            refusals: Vec::new(),
+            refusals: Refusals::new(session.clone()),
             metered: Metered::default(),
             wasi: Wasi { ctx: builder.build(), table },
             http,

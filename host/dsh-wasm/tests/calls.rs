@@ -5,6 +5,7 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dsh_seam::plugin::Plugin as _;
 use dsh_seam::waterfall::RunError;
 use dsh_seam::{FailureKind, Seam};
 use dsh_wasm::Limits;
@@ -151,6 +152,36 @@ async fn time_inside_next_is_not_billed() {
         })
     });
     run_request(&[&attached], draft(1), slow).await.expect("what happens inside `next` has limits of its own");
+}
+
+#[tokio::test]
+async fn more_instances_than_the_pool_has_room_for_are_made_beside_it() {
+    const AGENTS: usize = 1_200;
+    let engine = engine();
+    let plugin = load(&engine, &request_listener("", PASS), spec("p")).await.expect("it fits");
+    // All calls are inside `next` at the same moment.
+    let together = Arc::new(tokio::sync::Barrier::new(AGENTS + 1));
+    let agents: Vec<_> = (0..AGENTS).map(|_| plugin.attach(Agent::new("p"))).collect();
+    let calls = futures::future::join_all(agents.iter().map(|attached| {
+        let together = together.clone();
+        let innermost: dsh_seam::waterfall::Innermost<dsh_seam::waterfalls::Request> = Arc::new(move |_| {
+            let together = together.clone();
+            Box::pin(async move {
+                together.wait().await;
+                Ok(())
+            })
+        });
+        async move { run_request(&[attached], draft(1), innermost).await }
+    }));
+    let looked = async {
+        together.wait().await;
+        engine.census()
+    };
+    let (calls, census) = tokio::join!(calls, looked);
+    assert!(calls.iter().all(Result::is_ok), "{calls:?}");
+    assert_eq!((census.places, census.instances), (1_200, 512), "the pool is full and the others are beside it");
+    drop(agents);
+    assert_eq!((engine.census().places, engine.census().instances), (0, 0));
 }
 
 #[tokio::test]

@@ -438,6 +438,6 @@ async fn a_limit_that_cannot_be_enforced_is_an_error_at_load() {
     assert!(matches!(error, LoadError::Limit(_)), "{error:?}");
     assert_eq!(
         format!("{error}; {}", error.hint()),
-        "the limit `leases` cannot be 257: it takes 1 to 256; the engine's pool has stacks for 256 calls, over all plugins and agents"
+        "the limit `leases` cannot be 257: it takes 1 to 256; one plugin of one agent may take half of the engine's pool, which has room for 512 instances"
     );
 }

@@ -26,6 +26,7 @@ use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::host::Host;
+use crate::words::PluginName;
 
 /// Connections of guests at once in the process: each is a file descriptor and up to [`MAX_HEAD_BYTES`] of buffer. More wait.
 const MAX_CONNECTIONS: usize = 256;
@@ -187,6 +188,7 @@ pub(crate) type Answer = (http::Response<WasiBody>, Box<dyn Future<Output = Resu
 
 /// One request on its way.
 pub(crate) struct Sending {
+    pub plugin: PluginName,
     pub network: Network,
     pub target: Target,
     pub options: Option<RequestOptions>,
@@ -281,9 +283,28 @@ impl Sending {
         let connector = tokio_rustls::TlsConnector::from(self.network.tls().await?);
         match timeout_at(by, connector.connect(name, stream)).await {
             Ok(Ok(stream)) => Ok(Box::new(stream)),
-            Ok(Err(error)) => Err(of_tls(&self.target, &error)),
+            Ok(Err(error)) => Err(self.of_tls(&error)),
             Err(_) => Err(Error::ConnectionTimeout),
         }
+    }
+
+    /// The guest learns the kind of the error only.
+    fn of_tls(&self, error: &io::Error) -> Error {
+        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+        let (told, hint) = match cause {
+            Some(rustls::Error::InvalidCertificate(_)) => {
+                (Error::TlsCertificateError, "; trusted is whom this machine trusts")
+            }
+            Some(rustls::Error::AlertReceived(alert)) => {
+                let (alert_id, alert_message) = (Some(u8::from(*alert)), Some(format!("{alert:?}")));
+                (Error::TlsAlertReceived { alert_id, alert_message }, "")
+            }
+            Some(_) => (Error::TlsProtocolError, ""),
+            None => (Error::ConnectionTerminated, ""),
+        };
+        let (plugin, host) = (&self.plugin, self.target.authority());
+        tracing::warn!(target: "dsh::plugin", %plugin, "no TLS with `{host}`: {error}{hint}");
+        told
     }
 }
 
@@ -317,21 +338,6 @@ fn of_connect(error: &io::Error) -> Error {
         io::ErrorKind::AddrNotAvailable => Error::DestinationIpUnroutable,
         _ => Error::InternalError(Some(format!("no connection: {error}"))),
     }
-}
-
-fn of_tls(target: &Target, error: &io::Error) -> Error {
-    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
-    let told = match cause {
-        Some(rustls::Error::InvalidCertificate(_)) => Error::TlsCertificateError,
-        Some(rustls::Error::AlertReceived(alert)) => {
-            Error::TlsAlertReceived { alert_id: Some(u8::from(*alert)), alert_message: Some(format!("{alert:?}")) }
-        }
-        Some(_) => Error::TlsProtocolError,
-        None => Error::ConnectionTerminated,
-    };
-    // The guest learns the kind of the error only.
-    tracing::warn!(target: "dsh::plugin", "no TLS with `{}`: {error}", target.authority());
-    told
 }
 
 fn of_response(error: hyper::Error) -> Error {

@@ -7,7 +7,8 @@
 //!
 //! Where access can change below a directory, a path is followed once (`place`), judged by where it really leads, and then used there
 //! without following any link again: what is swapped meanwhile leads to an error, not elsewhere. Opening is ours alone, because a pipe
-//! must not hold a thread for ever. Everything that asks the disk runs on threads that may wait.
+//! must not hold a thread for ever. Everything that asks the disk runs on threads that may wait. What a guest holds open is counted
+//! (`slots`), and a directory is read in pieces (`listing`).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -28,19 +29,23 @@ use crate::grants::{Grant, GrantPath};
 use crate::output::clean;
 use crate::plugin::Core;
 use crate::store::GuestState;
-use crate::words::{Access, Profile};
+use crate::words::{Access, PluginName, Profile};
 
+use super::listing::{Listing, Piece};
 use super::place::{Found, Place, Wish, blocking, stays_within};
+use super::refusals::Refusals;
+use super::slots::{Held, MAX_INSTANCE_FILES, Slot, Slots};
 
 /// A directory that was granted, opened through the workspace when the plugin was loaded.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct GrantedDir {
     /// As written in the grant.
     pub path: GrantPath,
     /// Where it really is, relative to the workspace and without links.
     pub real: String,
     pub access: Access,
-    pub dir: Arc<File>,
+    /// All instances share this one descriptor.
+    dir: wasmtime_wasi::filesystem::Dir,
 }
 
 /// Opens the directory of a grant below the workspace. Links may not lead out of it.
@@ -49,8 +54,10 @@ pub(crate) fn open_granted(workspace: &Dir, path: &GrantPath, access: Access) ->
         workspace.create_dir_all(&path.normal)?;
     }
     let real = real_path(workspace, &path.normal)?;
+    let (perms, mode) = permissions(access);
     let dir = workspace.open_dir(&path.normal)?.into_std_file();
-    Ok(GrantedDir { path: path.clone(), real, access, dir: Arc::new(dir) })
+    let dir = wasmtime_wasi::filesystem::Dir::new(dir, perms, mode, false);
+    Ok(GrantedDir { path: path.clone(), real, access, dir })
 }
 
 /// `path` without links, relative to `dir`, with `/`; `.` for `dir` itself.
@@ -78,9 +85,6 @@ pub(super) fn join(base: &str, path: &str) -> String {
     }
 }
 
-/// Different refusals of one call that are told: a guest that tries every path is not listed for ever.
-const MAX_REFUSALS: usize = 64;
-
 /// The longest path that Linux takes.
 const MAX_PATH_BYTES: usize = 4_096;
 
@@ -94,17 +98,22 @@ pub(crate) struct FsLayer {
     open: HashMap<u32, Opened>,
     /// Whether there is a workspace to grant something of.
     in_workspace: bool,
-    null: Option<File>,
+    null: Option<wasmtime_wasi::filesystem::File>,
+    slots: Slots,
+    /// Whether the diagnostics know that it wanted to hold too much open.
+    told_full: bool,
 }
 
 /// What is known of an open descriptor.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Opened {
     /// Where it is, relative to the workspace; only kept right while `mixed`.
     real: String,
     access: Access,
     /// False for the place that stands for everything that was not granted: nothing can be done there.
     granted: bool,
+    /// None for what costs nothing: the granted directories, which all instances share.
+    slot: Option<Slot>,
 }
 
 /// The name of the directory that holds what was not granted.
@@ -122,6 +131,8 @@ impl FsLayer {
             in_workspace: core.workspace.is_some(),
             open: HashMap::new(),
             null: None,
+            slots: Slots::default(),
+            told_full: false,
             profile,
             dirs,
         }
@@ -133,10 +144,13 @@ impl FsLayer {
             return Ok(None);
         }
         let file = match &self.null {
-            Some(file) => file.try_clone()?,
-            None => self.null.insert(File::open("/dev/null")?).try_clone()?,
+            Some(file) => file.clone(),
+            None => {
+                let file = File::open("/dev/null")?;
+                let file = wasmtime_wasi::filesystem::File::new(file, FsPerms::ReadOnly, OpenMode::empty(), false);
+                self.null.insert(file).clone()
+            }
         };
-        let file = wasmtime_wasi::filesystem::File::new(file, FsPerms::ReadOnly, OpenMode::empty(), false);
         Ok(Some(Descriptor::File(file)))
     }
 
@@ -193,7 +207,8 @@ impl HasData for Fs {
 pub(crate) struct FsView<'a> {
     inner: WasiFilesystemCtxView<'a>,
     layer: &'a mut FsLayer,
-    refusals: &'a mut Vec<Grant>,
+    plugin: &'a PluginName,
+    refusals: &'a Refusals,
     /// Set when something is refused; none outside of `call-tool`.
     refused: Option<&'a AtomicBool>,
 }
@@ -204,7 +219,8 @@ impl GuestState {
         FsView {
             inner: self.wasi.filesystem(),
             layer: &mut self.fs,
-            refusals: &mut self.refusals,
+            plugin: &self.core.name,
+            refusals: &self.refusals,
             refused: self.call.refused.as_deref(),
         }
     }
@@ -234,9 +250,7 @@ impl FsView<'_> {
     }
 
     fn note(&mut self, grant: Grant) {
-        if self.refusals.len() < MAX_REFUSALS && !self.refusals.contains(&grant) {
-            self.refusals.push(grant);
-        }
+        self.refusals.note(grant);
         if let Some(refused) = self.refused {
             refused.store(true, Ordering::Relaxed);
         }
@@ -264,7 +278,7 @@ impl FsView<'_> {
         let (perms, mode) = permissions(access);
         let parent = wasmtime_wasi::filesystem::Dir::new(found.parent, perms, mode, false);
         let fd = self.inner.table.push(Descriptor::Dir(parent))?;
-        let opened = Opened { real: found.real, access, granted: true };
+        let opened = Opened { real: found.real, access, granted: true, slot: None };
         Ok(Here { fd, name: found.name, opened, temporary: true })
     }
 
@@ -302,6 +316,28 @@ impl FsView<'_> {
             self.note(grant);
         }
         if wanted == Access::Write { ErrorCode::NotPermitted.into() } else { ErrorCode::Access.into() }
+    }
+
+    /// Room for one more open file.
+    fn slot(&mut self) -> FsResult<Slot> {
+        if let Some(slot) = self.layer.slots.take() {
+            return Ok(slot);
+        }
+        if !std::mem::replace(&mut self.layer.told_full, true) {
+            tracing::warn!(target: "dsh::plugin", plugin = %self.plugin, "a file was not opened: an instance may hold {MAX_INSTANCE_FILES} of them open, and all plugins together half of what the system lets a process open (`ulimit -n`)");
+        }
+        Err(ErrorCode::Busy.into())
+    }
+
+    /// Makes a stream keep its file counted.
+    fn hold_output(
+        &mut self,
+        slot: Option<Slot>,
+        stream: Resource<DynOutputStream>,
+    ) -> FsResult<Resource<DynOutputStream>> {
+        let Some(slot) = slot else { return Ok(stream) };
+        let stream: DynOutputStream = Box::new(Held::new(self.inner.table.delete(stream)?, slot));
+        Ok(self.inner.table.push(stream)?)
     }
 
     fn must_write(&mut self, fd: &Fd) -> FsResult<()> {
@@ -361,12 +397,10 @@ impl preopens::Host for FsView<'_> {
     fn get_directories(&mut self) -> wasmtime::Result<Vec<(Fd, String)>> {
         let mut list = Vec::with_capacity(self.layer.dirs.len());
         for dir in &self.layer.dirs {
-            let (perms, mode) = permissions(dir.access);
-            let handle = wasmtime_wasi::filesystem::Dir::new(dir.dir.try_clone()?, perms, mode, false);
-            let fd = self.inner.table.push(Descriptor::Dir(handle))?;
+            let fd = self.inner.table.push(Descriptor::Dir(dir.dir.clone()))?;
             // A profile that hides the directory itself may still show what is below it.
             let access = self.layer.access(&dir.real).unwrap_or(Access::Read);
-            self.layer.open.insert(fd.rep(), Opened { real: dir.real.clone(), access, granted: true });
+            self.layer.open.insert(fd.rep(), Opened { real: dir.real.clone(), access, granted: true, slot: None });
             list.push((fd, dir.path.written.clone()));
         }
         // Libraries look for the directory of a path among these and give up without a word to us when there is none. So there is one
@@ -375,7 +409,7 @@ impl preopens::Host for FsView<'_> {
             && let Some(nothing) = self.layer.nothing()?
         {
             let fd = self.inner.table.push(nothing)?;
-            let opened = Opened { real: NOWHERE.into(), access: Access::Read, granted: false };
+            let opened = Opened { real: NOWHERE.into(), access: Access::Read, granted: false, slot: None };
             self.layer.open.insert(fd.rep(), opened);
             list.push((fd, NOWHERE.into()));
         }
@@ -412,7 +446,7 @@ impl types::HostDescriptor for FsView<'_> {
             let dir = if open.contains(OpenFlags::DIRECTORY) { path.as_str() } else { parent_of(&path) };
             return Err(self.refuse_ungranted(dir, wish.access()));
         }
-        let dir = self.dir(&fd)?;
+        let (dir, slot) = (self.dir(&fd)?, Some(self.slot()?));
         let follow = follows(path_flags);
         let (decided, file) = if self.layer.mixed {
             let real = base.real;
@@ -421,14 +455,14 @@ impl types::HostDescriptor for FsView<'_> {
                 Some(access) if access >= wish.access() => access,
                 _ => return Err(self.refuse(&found.real, wish.access())),
             };
-            let decided = Opened { real: found.real.clone(), access, granted: true };
+            let decided = Opened { real: found.real.clone(), access, granted: true, slot };
             (decided, blocking(move || found.open(wish)).await?)
         } else {
             if base.access < wish.access() {
                 return Err(self.refuse(&base.real, wish.access()));
             }
             let file = blocking(move || Place::find(&dir, ".", &path, follow)?.open(wish)).await?;
-            (base, file)
+            (Opened { slot, ..base }, file)
         };
         let (perms, _) = permissions(decided.access);
         let opened = match file {
@@ -469,12 +503,16 @@ impl types::HostDescriptor for FsView<'_> {
 
     fn write_via_stream(&mut self, fd: Fd, offset: types::Filesize) -> FsResult<Resource<DynOutputStream>> {
         self.must_write(&fd)?;
-        types::HostDescriptor::write_via_stream(&mut self.inner, fd, offset)
+        let slot = self.opened(&fd)?.slot;
+        let stream = types::HostDescriptor::write_via_stream(&mut self.inner, fd, offset)?;
+        self.hold_output(slot, stream)
     }
 
     fn append_via_stream(&mut self, fd: Fd) -> FsResult<Resource<DynOutputStream>> {
         self.must_write(&fd)?;
-        types::HostDescriptor::append_via_stream(&mut self.inner, fd)
+        let slot = self.opened(&fd)?.slot;
+        let stream = types::HostDescriptor::append_via_stream(&mut self.inner, fd)?;
+        self.hold_output(slot, stream)
     }
 
     async fn create_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
@@ -585,7 +623,10 @@ impl types::HostDescriptor for FsView<'_> {
     }
 
     async fn get_flags(&mut self, fd: Fd) -> FsResult<DescriptorFlags> {
-        self.granted(&fd, "", Access::Read)?;
+        if !self.opened(&fd)?.granted {
+            // C's library asks before it opens something in there, and would give up before the path is known.
+            return Ok(DescriptorFlags::READ);
+        }
         types::HostDescriptor::get_flags(&mut self.inner, fd).await
     }
 
@@ -606,7 +647,11 @@ impl types::HostDescriptor for FsView<'_> {
         if self.layer.mixed && self.layer.access(&opened.real).is_none() {
             return Err(self.refuse(&opened.real, Access::Read));
         }
-        types::HostDescriptor::read_directory(&mut self.inner, fd).await
+        let (dir, slot) = (self.dir(&fd)?, self.slot()?);
+        let listing = blocking(move || Listing::open(&dir, slot)).await?;
+        let listing = self.inner.table.push(listing)?;
+        // The guest's handle has the name that the interface gives it.
+        Ok(Resource::new_own(listing.rep()))
     }
 
     async fn sync(&mut self, fd: Fd) -> FsResult<()> {
@@ -620,8 +665,11 @@ impl types::HostDescriptor for FsView<'_> {
     }
 
     fn read_via_stream(&mut self, fd: Fd, offset: types::Filesize) -> FsResult<Resource<DynInputStream>> {
-        self.granted(&fd, "", Access::Read)?;
-        types::HostDescriptor::read_via_stream(&mut self.inner, fd, offset)
+        let slot = self.granted(&fd, "", Access::Read)?.slot;
+        let stream = types::HostDescriptor::read_via_stream(&mut self.inner, fd, offset)?;
+        let Some(slot) = slot else { return Ok(stream) };
+        let stream: DynInputStream = Box::new(Held::new(self.inner.table.delete(stream)?, slot));
+        Ok(self.inner.table.push(stream)?)
     }
 
     async fn is_same_object(&mut self, a: Fd, b: Fd) -> wasmtime::Result<bool> {
@@ -639,10 +687,20 @@ impl types::HostDirectoryEntryStream for FsView<'_> {
         &mut self,
         stream: Resource<types::DirectoryEntryStream>,
     ) -> FsResult<Option<types::DirectoryEntry>> {
-        types::HostDirectoryEntryStream::read_directory_entry(&mut self.inner, stream).await
+        let listing = Resource::<Listing>::new_borrow(stream.rep());
+        loop {
+            let read = self.inner.table.get_mut(&listing)?;
+            if let Some(entry) = read.next() {
+                return entry.map(Some).map_err(FsError::from);
+            }
+            let Some(rest) = read.take_rest() else { return Ok(None) };
+            let piece = blocking(move || Ok(Piece::read(rest))).await?;
+            self.inner.table.get_mut(&listing)?.put(piece);
+        }
     }
 
     fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> wasmtime::Result<()> {
-        types::HostDirectoryEntryStream::drop(&mut self.inner, stream)
+        self.inner.table.delete(Resource::<Listing>::new_own(stream.rep()))?;
+        Ok(())
     }
 }

@@ -89,6 +89,7 @@ impl WasiHttpHooks for NetHooks {
             }
             gate.admit(&target, &used).await?;
             let sending = Sending {
+                plugin: gate.core.name.clone(),
                 network: gate.core.network.clone(),
                 target: target.clone(),
                 options,
@@ -303,7 +304,7 @@ mod tests {
         for other in ["0", "65536", "99999", "4294967376", "", "+80", "8o"] {
             check(&format!("http://a.b:{other}/"), Err(port));
         }
-        check("http://[::1]x/", Err("no address"));
+        check("http://[::1]x/", Err(port));
         check("http://[fe80::1%25eth0]/", Err("no address"));
         check("http://[::1/", Err("no address"));
         check("http://a_b*c/", Err("a name has labels of at most 63 letters, digits, `-` and `_`"));

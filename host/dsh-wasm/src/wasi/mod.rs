@@ -5,4 +5,7 @@ pub(crate) mod connect;
 pub(crate) mod fs;
 pub(crate) mod host;
 pub(crate) mod http;
+mod listing;
 mod place;
+pub(crate) mod refusals;
+mod slots;
