@@ -1,6 +1,6 @@
 //! What one call of a plugin cost and came to, for whoever wants to know: [`EngineOptions::receipts`](crate::EngineOptions).
 //!
-//! Each call that reaches a guest, or fails to get an instance of one, gives exactly one [`Receipt`] when it is over, also when it is
+//! Each call, also one that gets no lease or no instance, gives exactly one [`Receipt`] when it is over, also when it is
 //! dropped half way. While nobody listens a call has no [`Meter`], and what would feed it is one branch.
 
 use std::cell::RefCell;
@@ -17,7 +17,9 @@ use crate::bindings::dsh::llm::llm_types;
 use crate::clock::CallClock;
 use crate::convert;
 use crate::fault::{Fault, shorten};
-use crate::store::GuestState;
+use crate::plugin::Core;
+use crate::store::{Call, GuestState};
+use crate::words::PluginContext;
 
 /// What one call cost and came to. As JSON: keys in camelCase; times in microseconds with three decimals, their keys ending in `Us`;
 /// memory and data in bytes.
@@ -229,13 +231,26 @@ pub(crate) struct Metered(Option<Box<Meter>>);
 impl Metered {
     /// A call begins, and the first that it needs is an instance, which `state` belongs to.
     pub(crate) fn begin(receipts: &Receipts, state: &mut GuestState) -> Self {
-        Self(Some(Meter::new(receipts, state)))
+        Self(Some(Meter::of(receipts, state)))
+    }
+
+    /// A call that gets no instance, because of `fault`.
+    pub(crate) fn turned_away(
+        receipts: &Receipts,
+        core: &Core,
+        session: &dyn PluginContext,
+        call: &Call,
+        fault: &Fault,
+    ) {
+        if receipts.wanted() {
+            Self(Some(Meter::new(receipts, core, Some(session), call, Arc::default()))).failed(fault);
+        }
     }
 
     /// The guest is about to be called. A call that its instance was made for has a meter already.
     pub(crate) fn go_on(receipts: &Receipts, state: &mut GuestState) -> Self {
         let Self(Some(mut meter)) = std::mem::take(&mut state.metered) else {
-            let mut meter = Meter::new(receipts, state);
+            let mut meter = Meter::of(receipts, state);
             meter.made = Some(Duration::ZERO);
             return Self(Some(meter));
         };
@@ -290,26 +305,38 @@ impl Metered {
 }
 
 impl Meter {
-    fn new(receipts: &Receipts, state: &mut GuestState) -> Box<Self> {
+    /// The meter of the call that `state` is for; what is counted there goes into it.
+    fn of(receipts: &Receipts, state: &mut GuestState) -> Box<Self> {
+        let clock = state.clock.clone();
+        let meter = Self::new(receipts, &state.core, state.session.as_deref(), &state.call, clock);
+        state.call.tally = Some(meter.tally.clone());
+        meter
+    }
+
+    fn new(
+        receipts: &Receipts,
+        core: &Core,
+        session: Option<&dyn PluginContext>,
+        call: &Call,
+        clock: Arc<CallClock>,
+    ) -> Box<Self> {
         let began = Instant::now();
-        let tally = Arc::<Tally>::default();
         let outer = HERE.with_borrow(Clone::clone);
-        let session = state.session.as_deref();
         let agent = session.map(|session| session.agent().agent.clone());
-        let at = match &state.call.tool {
+        let at = match &call.tool {
             Some(tool) => tool.at,
             None => session.map_or(StepRef::default(), |session| session.at()),
         };
         // What is done for a tool call is about it, whoever does it.
         let inherited = || outer.as_deref().filter(|outer| outer.agent == agent)?.about.clone();
-        let about = state.call.about.as_deref().cloned().or_else(inherited);
+        let about = call.about.as_deref().cloned().or_else(inherited);
         let begun = receipts.sink.as_ref().map_or(began, |sink| sink.begun);
         let receipt = Receipt {
             number: receipts.made.fetch_add(1, Ordering::Relaxed) + 1,
             within: outer.as_ref().map(|outer| outer.number),
-            plugin: state.core.name.clone(),
-            seam: state.call.seam,
-            function: state.call.function,
+            plugin: core.name.clone(),
+            seam: call.seam,
+            function: call.function,
             agent: agent.clone(),
             session: session.map(|session| session.agent().session.clone()),
             turn: at.turn,
@@ -330,12 +357,11 @@ impl Meter {
             changed: None,
             message: None,
         };
-        state.call.tally = Some(tally.clone());
         Box::new(Self {
             sink: receipts.sink.clone(),
             here: Arc::new(Here { number: receipt.number, agent, about }),
-            tally,
-            clock: state.clock.clone(),
+            tally: Arc::default(),
+            clock,
             span: span(&receipt),
             began,
             made: None,

@@ -46,12 +46,12 @@ pub(crate) fn keep(bytes: &[u8]) -> Option<Arc<[u8]>> {
 /// Tells of a call that failed with an error of the engine.
 pub(crate) fn tell(state: &GuestState, fault: &Fault, error: &wasmtime::Error) {
     let (core, plugin) = (&state.core, &state.core.name);
-    if !wanted() {
-        return hint(core, state.call.seam);
-    }
     let (_, message) = fault.words();
-    // Its last lines follow.
+    // Its last lines follow, or stand above.
     let message = message.split(LAST_LINES).next().unwrap_or_default();
+    if !wanted() {
+        return hint(core, state.call.seam, message);
+    }
     tracing::info!(target: "dsh::plugin", %plugin, "it failed in `{}`{}: {message}", state.call.seam, place(state));
     for line in lines(error, core) {
         tracing::info!(target: "dsh::plugin", %plugin, "{line}");
@@ -65,27 +65,44 @@ pub(crate) fn tell(state: &GuestState, fault: &Fault, error: &wasmtime::Error) {
     }
 }
 
-/// Tells of a call that was stopped while it waited for the host: then nobody knows where the guest was.
-pub(crate) fn tell_stopped(core: &Core, seam: Seam, fault: &Fault) {
-    if wanted() {
-        let (_, message) = fault.words();
-        tracing::info!(target: "dsh::plugin", plugin = %core.name, "it failed in `{seam}`: {message}");
-    } else {
-        hint(core, seam);
+/// Tells of a call that failed without an error of the engine: it was stopped while it waited for the host, and nobody knows where it was,
+/// or what it answered is the failure.
+pub(crate) fn tell_failed(core: &Core, seam: Seam, fault: &Fault) {
+    let (_, message) = fault.words();
+    match fault {
+        _ if wanted() => {
+            tracing::info!(target: "dsh::plugin", plugin = %core.name, "it failed in `{seam}`: {message}");
+        }
+        Fault::Overtime(_) => hint(core, seam, &message),
+        // Elsewhere the error of the turn, the outcome or a warning says it.
+        _ if seam == Seam::Guard => {
+            first_time(
+                core,
+                || tracing::warn!(target: "dsh::plugin", plugin = %core.name, "it failed in `{seam}`: {message}"),
+            );
+        }
+        _ => {}
     }
 }
 
-/// How to see more, once.
-fn hint(core: &Core, seam: Seam) {
+/// What failed, and how to see more, once.
+fn hint(core: &Core, seam: Seam, message: &str) {
+    first_time(
+        core,
+        || tracing::warn!(target: "dsh::plugin", plugin = %core.name, "it failed in `{seam}`: {message}; `-v` shows where"),
+    );
+}
+
+fn first_time(core: &Core, tell: impl FnOnce()) {
     if !core.told.swap(true, Ordering::Relaxed) {
-        tracing::warn!(target: "dsh::plugin", plugin = %core.name, "it failed in `{seam}`; `-v` shows where");
+        tell();
     }
 }
 
 /// Tells what a call that failed was called with.
 pub(crate) fn tell_call(core: &Core, call: &ToolCall) {
     if wanted() {
-        let arguments = core.without_env(&first(&call.arguments, MAX_ARGUMENTS));
+        let arguments = first(&core.without_env(&call.arguments), MAX_ARGUMENTS);
         let (id, name) = (clean(call.id.as_bytes()), clean(call.name.as_bytes()));
         tracing::info!(target: "dsh::plugin", plugin = %core.name, "  it was called with the call `{id}` of the tool `{name}`: {}", clean(arguments.as_bytes()));
     }
@@ -97,6 +114,9 @@ fn place(state: &GuestState) -> String {
         (None, Some(session)) => session.at(),
         (None, None) => return format!(" (`{}`)", state.call.function),
     };
+    if at.turn == 0 {
+        return format!(" (`{}`, outside of a turn)", state.call.function);
+    }
     format!(" (`{}`, turn {}, step {})", state.call.function, at.turn, at.step)
 }
 
