@@ -1,7 +1,5 @@
 //! From a [`Plan`] to what an agent loop is made of: models, sessions, tools, the engine and its plugins.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,6 +27,7 @@ use crate::config::{file, sources};
 use crate::env::Environment;
 use crate::exit::{Code, Stop, UNENFORCEABLE};
 use crate::lock;
+use crate::output::files::replaced;
 use crate::output::receipts::{Recorder, Target, Wanted};
 use crate::progress;
 use crate::providers::ModelRef;
@@ -104,22 +103,20 @@ fn kind(kind: file::ProviderKind) -> ProviderKind {
     }
 }
 
-/// A file that is written anew; it may hold a conversation, so it is the user's alone.
 fn replace(path: &Path) -> Result<Sink, Stop> {
-    Ok(Box::new(replaced(path)?.file))
+    Ok(Box::new(replaced(path)?))
 }
 
-fn replaced(path: &Path) -> Result<Target, Stop> {
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    file.map(|file| Target { path: path.to_owned(), file }).map_err(|error| Stop::io(path, &error))
+fn target(path: &Path) -> Result<Target, Stop> {
+    Ok(Target { path: path.to_owned(), file: replaced(path)? })
 }
 
 /// Who takes the receipts of plugin calls, if anybody wants them.
 pub fn recorder(plan: &Plan) -> Result<Option<Recorder>, Stop> {
     keep_scripts(plan)?;
     Ok(Recorder::start(Wanted {
-        receipts: plan.receipts.as_deref().map(replaced).transpose()?,
-        timeline: plan.trace_plugins.as_deref().map(replaced).transpose()?,
+        receipts: plan.receipts.as_deref().map(target).transpose()?,
+        timeline: plan.trace_plugins.as_deref().map(target).transpose()?,
         totals: plan.totals,
     }))
 }
@@ -293,7 +290,13 @@ pub fn refused(what: &str, error: &LoadError) -> Stop {
 /// How a plugin is loaded.
 pub fn spec(plugin: &PluginPlan, environment: &Environment) -> Result<PluginSpec, Stop> {
     let granted = plugin.grants.iter().filter_map(|grant| match grant {
-        Grant::Env(name) => Some((name.clone(), environment.variable(name)?)),
+        Grant::Env(name) => {
+            let value = environment.for_a_plugin(name)?.to_str().map(|value| (name.clone(), value.to_owned()));
+            if value.is_none() {
+                tracing::warn!(target: "dsh::plugin", plugin = %plugin.name, "it does not see the variable `{name}`: its value is not UTF-8");
+            }
+            value
+        }
         _ => None,
     });
     let config = serde_json::from_str(&plugin.config).map_err(|error| Stop::new(Code::Internal, error.to_string()))?;

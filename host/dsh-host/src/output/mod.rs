@@ -1,6 +1,7 @@
 //! What goes to standard output: text, one object, or one event a line. Nothing else ever does.
 
 pub mod chat;
+pub mod files;
 pub mod pump;
 pub mod receipts;
 pub mod text;

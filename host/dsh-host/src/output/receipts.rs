@@ -1,16 +1,16 @@
 //! What the calls of plugins cost: `--receipts`, `--trace-plugins`, and the totals of `-v`.
 //!
 //! Agents hand receipts and events in and go on; a thread of its own writes the files. What it cannot take in time is counted, dropped and
-//! said at the end, and an end of any kind but being killed waits for it.
+//! said at the end, and an end of any kind but being killed waits for it, though not for ever.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dsh_seam::event::Emitted;
 use dsh_wasm::{Receipt, ReceiptSink};
@@ -21,6 +21,8 @@ use crate::diagnostics;
 
 /// Receipts and events that may wait to be written: some megabytes, and what a busy agent makes while a disk pauses for a second.
 const WAITING: usize = 16_384;
+/// How long the end of a run waits for the rest to be written: a slow disk needs less, a pipe that nobody empties needs for ever.
+const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// What is to be written, each file open and empty.
 #[derive(Default)]
@@ -44,7 +46,8 @@ pub struct Target {
 /// Takes receipts and events until it is dropped.
 pub struct Recorder {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    /// Ends when all is written; none when nothing is.
+    written: Option<Receiver<Infallible>>,
 }
 
 /// Hands events in.
@@ -54,6 +57,8 @@ pub struct Witness(Arc<Shared>);
 struct Shared {
     begun: Instant,
     queue: SyncSender<Item>,
+    /// Whether nothing more comes.
+    over: AtomicBool,
     /// Whether a thread takes from the queue.
     writes: bool,
     /// Whether events are wanted.
@@ -81,6 +86,7 @@ impl Recorder {
         let shared = Arc::new(Shared {
             begun,
             queue,
+            over: AtomicBool::new(false),
             writes,
             timeline: timeline.is_some(),
             dropped: AtomicU64::new(0),
@@ -91,8 +97,16 @@ impl Recorder {
             timeline: timeline.map(Lines::new),
             trace: Timeline::default(),
         };
-        let thread = writes.then(|| std::thread::spawn(move || writer.run(&items, begun)));
-        Some(Self { shared, thread })
+        let written = writes.then(|| {
+            let (writing, written) = sync_channel(0);
+            let shared = shared.clone();
+            std::thread::spawn(move || {
+                writer.run(&items, &shared);
+                drop(writing);
+            });
+            written
+        });
+        Some(Self { shared, written })
     }
 
     /// For the engine.
@@ -110,11 +124,16 @@ impl Recorder {
 impl Drop for Recorder {
     /// Waits until all is written, and says what was not and what it came to.
     fn drop(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            // The thread ends by itself only after this.
-            let _ = self.shared.queue.send(Item::End);
-            // A panic there has been reported by the hook.
-            let _ = thread.join();
+        if let Some(written) = self.written.take() {
+            // A full queue needs no item: the thread looks here when it is empty.
+            self.shared.over.store(true, Ordering::Release);
+            let _ = self.shared.queue.try_send(Item::End);
+            if written.recv_timeout(LAST_WAIT) == Err(RecvTimeoutError::Timeout) {
+                diagnostics::complain(format_args!(
+                    "what was left for the files of `--receipts` and `--trace-plugins` could not be written within {} s: they are not complete",
+                    LAST_WAIT.as_secs()
+                ));
+            }
         }
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
         if dropped > 0 {
@@ -169,7 +188,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, items: &Receiver<Item>, begun: Instant) {
+    fn run(mut self, items: &Receiver<Item>, shared: &Shared) {
         if let Some(file) = &mut self.timeline {
             file.write(Timeline::FIRST);
         }
@@ -178,7 +197,7 @@ impl Writer {
                 // Nothing more is there at the moment: whoever reads along sees all so far.
                 Err(TryRecvError::Empty) => {
                     self.each(Lines::flush);
-                    items.recv().unwrap_or(Item::End)
+                    if shared.over.load(Ordering::Acquire) { Item::End } else { items.recv().unwrap_or(Item::End) }
                 }
                 Err(TryRecvError::Disconnected) => Item::End,
                 Ok(item) => item,
@@ -190,7 +209,7 @@ impl Writer {
             }
             self.drain();
         }
-        self.trace.end(begun.elapsed());
+        self.trace.end(shared.begun.elapsed());
         self.drain();
         if let Some(file) = &mut self.timeline {
             file.write(Timeline::LAST);
