@@ -13,8 +13,9 @@ use crate::ceiling::{self, CEILING_SECTION, CeilingEntry};
 use crate::contract;
 use crate::features;
 use crate::foreign::classify;
-use crate::limits::MAX_COMPONENT_BYTES;
-use crate::refusal::Refusal;
+use crate::limits::{MAX_COMPONENT_BYTES, MOST_INSTANCES};
+use crate::nested::core_instances;
+use crate::refusal::{Refusal, one_line};
 use crate::shape::{Direction, Interface, Reader};
 
 /// What a file is: its hooks, its capabilities, its size and its hash.
@@ -180,7 +181,7 @@ fn cut(missing: usize) -> Refusal {
 }
 
 pub(crate) fn reader_error(error: &wasmparser::BinaryReaderError) -> Refusal {
-    let detail = error.to_string();
+    let detail = one_line(error);
     if detail.contains("unexpected end") { Refusal::Truncated { detail } } else { Refusal::Invalid { detail } }
 }
 
@@ -191,10 +192,14 @@ fn shape_problems(bytes: &[u8], inspection: &Inspection) -> Result<Vec<Refusal>,
         Ok(types) => types,
         Err(error) => {
             let (names, types) = features::beyond(bytes).ok_or_else(|| reader_error(&error))?;
-            problems.push(Refusal::Feature { names, detail: error.to_string() });
+            problems.push(Refusal::Feature { names, detail: one_line(&error) });
             types
         }
     };
+    let count = core_instances(bytes);
+    if count > MOST_INSTANCES.into() {
+        problems.push(Refusal::TooManyInstances { count });
+    }
     let types = types.as_ref();
     let mut reader = Reader::new(types);
     for (direction, name) in names(inspection) {

@@ -9,7 +9,7 @@ use crate::compile::CompileFault;
 use crate::contract;
 use crate::difference::Difference;
 use crate::foreign::{Foreign, MadeFor};
-use crate::limits::{MAX_COMPONENT_BYTES, MIB};
+use crate::limits::{MAX_COMPONENT_BYTES, MIB, MOST_INSTANCES};
 use crate::shape::Direction;
 
 /// Why a file was refused before any of its code was compiled or run.
@@ -60,6 +60,11 @@ pub enum Refusal {
         names: Vec<&'static str>,
         /// What the validator met.
         detail: String,
+    },
+    /// It instantiates its modules more often than any plugin may.
+    TooManyInstances {
+        /// How often.
+        count: u64,
     },
     /// It exports none of the seams.
     NoSeam {
@@ -162,6 +167,7 @@ impl Refusal {
             Self::Truncated { .. } => "truncated",
             Self::Invalid { .. } => "invalid",
             Self::Feature { .. } => "feature",
+            Self::TooManyInstances { .. } => "too-many-instances",
             Self::NoSeam { .. } => "no-seam",
             Self::OtherVersion { .. } => "other-version",
             Self::UnknownSeam { .. } => "unknown-seam",
@@ -199,6 +205,9 @@ impl Refusal {
             Self::Feature { .. } => {
                 "build it without that: our interfaces are synchronous and need nothing beyond the component model"
                     .into()
+            }
+            Self::TooManyInstances { .. } => {
+                "instantiate each component inside it once and share it; what toolchains make has fewer than ten".into()
             }
             Self::NoSeam { exports, imports } => no_seam_hint(exports, imports),
             Self::OtherVersion { found, expected, .. } => other_version_hint(found, expected),
@@ -262,6 +271,9 @@ impl Refusal {
             }
             Self::Feature { names, detail } => {
                 format!("it uses {}, which this host leaves off: {detail}", names.join(" and "))
+            }
+            Self::TooManyInstances { count } => {
+                format!("it makes {count} instances of its modules; this host takes components that make at most {MOST_INSTANCES}")
             }
             Self::NoSeam { exports, .. } => {
                 let (exports, seams) = (list(exports), seams());
@@ -408,6 +420,11 @@ fn name(name: &str) -> String {
         shown.push('…');
     }
     format!("`{shown}`")
+}
+
+/// What a library said, on one line.
+pub(crate) fn one_line(error: &impl fmt::Display) -> String {
+    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A text without what would change how a terminal shows the rest: control characters and marks of direction.

@@ -144,6 +144,9 @@ impl Folder {
         for entry in rustix::fs::Dir::read_from(&self.fd)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().to_str() else { continue };
+            if matches!(name, "." | "..") {
+                continue;
+            }
             let Ok(stat) = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             let seconds = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
             let used = SystemTime::UNIX_EPOCH + seconds + Duration::from_nanos(u64::from(stat.st_mtime_nsec as u32));

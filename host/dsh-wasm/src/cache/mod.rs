@@ -10,10 +10,12 @@ mod entry;
 mod folder;
 mod view;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
@@ -78,6 +80,8 @@ pub(crate) struct Cache {
     max_bytes: u64,
     /// Whether it was said that nothing can be kept.
     told: AtomicBool,
+    /// Of which entries it was said that they are not used: one that cannot be removed is met again.
+    rejected: Mutex<BTreeSet<String>>,
 }
 
 /// Held while a component is compiled, so that no other process does the same.
@@ -98,7 +102,12 @@ impl Cache {
     /// Opens the cache, making its directory when it is missing.
     pub(crate) fn open(directory: &Path, max_mib: u32, readers: Readers) -> Result<Self, CacheError> {
         let folder = Folder::make(directory, readers)?;
-        Ok(Self { folder, max_bytes: u64::from(max_mib) * MIB as u64, told: AtomicBool::new(false) })
+        Ok(Self {
+            folder,
+            max_bytes: u64::from(max_mib) * MIB as u64,
+            told: AtomicBool::new(false),
+            rejected: Mutex::default(),
+        })
     }
 
     /// The code of an entry, if it is there, whole, and written by nobody else. Anything else is removed and compiled again.
@@ -127,9 +136,13 @@ impl Cache {
 
     /// Says why an entry is not used, and removes it.
     pub(crate) fn reject(&self, key: &Key, plugin: &str, why: &str) {
-        let path = self.folder.path.join(key.file_name());
+        let name = key.file_name();
+        let _ = self.folder.remove(&name);
+        if !self.rejected.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone()) {
+            return;
+        }
+        let path = self.folder.path.join(name);
         tracing::warn!(target: "dsh::plugin", plugin, "its machine code in the cache (`{}`) is not used, because {why}; it is compiled again", path.display());
-        let _ = self.folder.remove(&key.file_name());
     }
 
     /// Waits, at most so long, until no other process compiles the same. None: it is given up, or nothing can be locked here.

@@ -64,7 +64,8 @@ impl CacheView {
         let mut entries: Vec<CacheEntry> = listed
             .into_iter()
             .filter_map(|listed| {
-                let (sha256, tag) = listed.name.strip_suffix(EXTENSION)?.split_once('-')?;
+                let name = listed.name.strip_suffix(EXTENSION)?;
+                let (sha256, tag) = name.split_once('-').unwrap_or((name, ""));
                 let looked_at = self.folder.look_at(&listed.name).ok().flatten();
                 let about = looked_at.as_ref().and_then(|file| entry::about(&file.read(HEAD_BYTES).ok()?));
                 let usable = about.is_some() && self.tags.contains(tag);

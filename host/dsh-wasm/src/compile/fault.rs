@@ -26,6 +26,8 @@ pub enum CompileFault {
         /// What is known of it.
         detail: String,
     },
+    /// The process that compiles was killed, and not by this host.
+    Killed,
     /// The process that compiles cannot be started.
     NotStarted {
         /// What the system said.
@@ -68,6 +70,7 @@ impl fmt::Display for CompileFault {
             }
             Self::Component { detail } => write!(f, "the compiler refuses it: {detail}"),
             Self::Broken { detail } => write!(f, "the process that compiles it broke off: {detail}"),
+            Self::Killed => write!(f, "the process that compiles it was killed"),
             Self::NotStarted { detail } => write!(f, "the process that compiles it cannot be started: {detail}"),
             Self::Unwanted => write!(f, "compiling it was given up"),
         }
@@ -96,6 +99,7 @@ impl CompileFault {
             Self::Broken { .. } => {
                 "try again; if it happens again, the component sets off a fault of the compiler: do not use it, and report it".into()
             }
+            Self::Killed => "if this machine ran out of memory (`dmesg` says so), free some and try again, or compile the plugin on a larger one with `dsh-host plugin compile`; else look at `ulimit -t`".into(),
             Self::NotStarted { .. } => "this program starts itself to compile: look at `ulimit -u`, `ulimit -n` and whether `/proc` is mounted".into(),
             Self::Unwanted => "try again".into(),
         }

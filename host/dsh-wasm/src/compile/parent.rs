@@ -48,6 +48,10 @@ pub(super) fn compile(program: &Path, job: Job<'_>, wanted: &Wanted) -> Result<V
     if is_about_memory(&said) {
         return limit(CompileLimit::Memory);
     }
+    // It is killed here only when nobody waits for an answer.
+    if status.is_some_and(|status| status.signal() == Some(Signal::KILL.as_raw())) {
+        return Err(CompileFault::Killed);
+    }
     Err(CompileFault::Broken { detail: describe(status, &said) })
 }
 
