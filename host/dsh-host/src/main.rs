@@ -34,6 +34,9 @@ mod reload;
 mod resolve;
 mod run;
 
+use std::io;
+use std::sync::RwLock;
+
 use args::Request;
 use diagnostics::Loudness;
 use env::Environment;
@@ -42,6 +45,10 @@ use output::chat::tame;
 
 /// Threads that serve tasks: one agent needs one, the second keeps signals and streams going. Compiling has threads of its own.
 const WORKERS: usize = 2;
+/// Threads that there must be: the workers, the engine's clock, those that read, load and wait, and what compiling starts.
+const THREADS: usize = 16;
+/// The stack of a thread that does nothing.
+const SMALL_STACK: usize = 16 * 1024;
 
 fn main() {
     if let Some(code) = compile_for_parent() {
@@ -82,8 +89,9 @@ fn carry_out(request: Request) -> Result<Code, Stop> {
     let environment = Environment::of_this_process()
         .map_err(|error| Stop::usage(format!("the working directory cannot be used: {error}")))?;
     diagnostics::start(loudness(&request), &environment);
+    check_threads().map_err(no_threads)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build();
-    let runtime = runtime.map_err(|error| Stop::new(Code::Internal, format!("no thread could be started: {error}")))?;
+    let runtime = runtime.map_err(no_threads)?;
     let done = runtime.block_on(async {
         match request {
             Request::Command(command) => commands::run(command, &environment).await,
@@ -95,6 +103,24 @@ fn carry_out(request: Request) -> Result<Code, Stop> {
     });
     runtime.shutdown_background();
     done
+}
+
+/// Finds out whether this process may have threads, before anything is begun: libraries that are refused one break off, or wait for
+/// ever.
+fn check_threads() -> io::Result<()> {
+    let gate = RwLock::new(());
+    std::thread::scope(|scope| {
+        let closed = gate.write();
+        let start = || std::thread::Builder::new().stack_size(SMALL_STACK).spawn_scoped(scope, || drop(gate.read()));
+        let started = (0..THREADS).try_for_each(|_| start().map(drop));
+        drop(closed);
+        started
+    })
+}
+
+fn no_threads(error: io::Error) -> Stop {
+    Stop::new(Code::Sandbox, format!("this process cannot have the threads it needs: {error}"))
+        .hint("look at `ulimit -u`, `ulimit -n`, and at the limit on processes of the container")
 }
 
 fn loudness(request: &Request) -> Loudness {

@@ -11,6 +11,7 @@ use super::{columns, print, print_json, print_line};
 use crate::args::{CacheCommand, Shape};
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
+use crate::output::chat::tame;
 
 /// Digits of a hash that are shown to a person: enough to tell components apart.
 const SHOWN_HASH: usize = 12;
@@ -108,7 +109,8 @@ fn list(entries: &[CacheEntry], shape: Shape) -> Result<Code, Stop> {
     let row = |entry: &CacheEntry| {
         let state = if entry.usable { "" } else { "not for this host" };
         vec![
-            entry.sha256.chars().take(SHOWN_HASH).collect(),
+            // A name that is no hash may be anything.
+            tame(&entry.sha256.chars().take(SHOWN_HASH).collect::<String>()),
             entry.plugin.clone().unwrap_or_else(|| "?".into()),
             size_text(entry.bytes),
             date(entry.used),

@@ -18,6 +18,8 @@ use crate::exit::Stop;
 pub const FILE_NAME: &str = "dsh.lock";
 /// The format that is written and read.
 const VERSION: i64 = 1;
+/// How git marks the beginning of what it could not merge.
+const CONFLICT: &str = "<<<<<<< ";
 /// A lock of a thousand plugins has less; a file that lies in a repository may be anything.
 const MAX_BYTES: usize = 1024 * 1024;
 const HEADER: &str = "\
@@ -53,6 +55,8 @@ pub enum Unread {
     Missing,
     /// It cannot be read, or does not say what a lock says.
     Ill(Box<Stop>),
+    /// It is something else than a file, which must not be replaced.
+    NoFile(Box<Stop>),
 }
 
 #[derive(Deserialize)]
@@ -116,7 +120,7 @@ impl Lock {
             Err(sources::Unread::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Err(Unread::Missing),
             Err(sources::Unread::Io(error)) => return Err(ill(Stop::io(Path::new(shown), &error))),
             Err(sources::Unread::Refused(Refusal::NotAFile { what })) => {
-                return Err(ill(Stop::usage(format!("`{shown}` is {what}, not a file"))));
+                return Err(Unread::NoFile(Box::new(Stop::usage(format!("`{shown}` is {what}, not a file")))));
             }
             Err(sources::Unread::Refused(_)) => {
                 return Err(ill(Stop::usage(format!("`{shown}` is larger than any lock file"))));
@@ -127,9 +131,12 @@ impl Lock {
     }
 
     fn parse(shown: &str, text: &str) -> Result<Self, Stop> {
+        if let Some(at) = text.lines().position(|line| line.starts_with(CONFLICT)) {
+            return Err(Stop::usage(format!("{shown}:{}: a merge left a conflict here", at + 1)));
+        }
         let table: toml::Table = toml::from_str(text).map_err(|error| describe(shown, text, &error))?;
-        match table.get("version").and_then(toml::Value::as_integer) {
-            Some(VERSION) => {}
+        match table.get("version") {
+            Some(toml::Value::Integer(VERSION)) => {}
             Some(other) => {
                 return Err(Stop::usage(format!("`{shown}` has the format {other}; this dsh-host knows {VERSION}"))
                     .hint("use the dsh-host that wrote it, or write it anew with `dsh-host plugin lock`"));
@@ -172,6 +179,8 @@ impl Lock {
         let name = path.file_name().unwrap_or(FILE_NAME.as_ref()).to_string_lossy();
         let temporary = folder.join(format!(".{name}.{}", std::process::id()));
         let written = (|| {
+            // Processes have the same numbers again, in containers soon: one that was stopped here may have left this file.
+            let _ = fs::remove_file(&temporary);
             // Nobody's link is followed: the file must not be there yet.
             let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
             file.write_all(self.text().as_bytes())?;
@@ -268,7 +277,8 @@ ceiling = [\"fs\"]
         check("", "`dsh.lock` is no lock file: it has no `version`");
         check("version = 2\nmore = 1\n", "`dsh.lock` has the format 2; this dsh-host knows 1");
         check("version = 1\nplugin = []\n", "dsh.lock:2:1: unknown key `plugin`");
-        check("version = 1\n<<<<<<< ours\n", "dsh.lock:2:1: invalid key, expected bare key or quoted key");
+        check("version = \"1\"\n", "`dsh.lock` has the format \"1\"; this dsh-host knows 1");
+        check("version = 1\n<<<<<<< ours\n", "dsh.lock:2: a merge left a conflict here");
         check(
             &format!("{plugin}sha256 = \"00\"\ngrants = []\nseams = []\n"),
             "dsh.lock:5:10: a SHA-256 is 64 digits of lower-case hex",

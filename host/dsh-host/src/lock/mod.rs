@@ -85,6 +85,9 @@ pub struct Problem {
     pub hint: String,
 }
 
+/// What to do when something else than a file has the lock's name.
+pub const NAME_A_FILE: &str = "name a file with `--lock-file`";
+
 /// Compares what is about to be loaded with the lock file: an error with everything that is wrong when it is required, else a warning
 /// for each.
 pub fn check(lock: &LockPlan, plugins: &[(&PluginPlan, &[u8])]) -> Result<(), Stop> {
@@ -95,12 +98,13 @@ pub fn check(lock: &LockPlan, plugins: &[(&PluginPlan, &[u8])]) -> Result<(), St
             return Err(Stop::usage(format!("there is no `{}`, and `--locked` needs one", lock.shown))
                 .hint(format!("write it with `{}`, look at it, and commit it", lock.command)));
         }
+        (Err(Unread::NoFile(stop)), true) => return Err(stop.hint(NAME_A_FILE)),
         (Err(Unread::Ill(stop)), true) => {
             let anew = format!("write it anew with `{}`, and compare it with the committed one", lock.command);
             let hint = stop.hint.clone().unwrap_or(anew);
             return Err(stop.hint(hint));
         }
-        (Err(Unread::Ill(stop)), false) => {
+        (Err(Unread::Ill(stop) | Unread::NoFile(stop)), false) => {
             if !plugins.is_empty() {
                 tracing::warn!("{}; it is not heeded, and with `--locked` nothing would run", stop.message);
             }
