@@ -369,7 +369,8 @@ mod tests {
         for _ in 0..1_005 {
             output.log(LogLevel::Trace, "x");
         }
-        assert_eq!((output.state().lines, output.state().dropped), (1_000, 5));
+        let state = output.state();
+        assert_eq!((state.lines, state.dropped), (1_000, 5));
     }
 
     #[test]
@@ -381,6 +382,7 @@ mod tests {
         }
         output.log(LogLevel::Trace, &"x".repeat(2_048));
         output.log(LogLevel::Trace, "x");
-        assert_eq!((output.state().lines, output.state().dropped), (3, 2));
+        let state = output.state();
+        assert_eq!((state.lines, state.dropped), (3, 2));
     }
 }
