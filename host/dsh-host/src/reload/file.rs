@@ -68,6 +68,8 @@ pub struct WatchedFile {
     again_at: Option<Instant>,
     /// What is wrong with it, while it is not sure that it is more than half written.
     complaint: Option<String>,
+    /// What was said of it as it is.
+    said: Option<String>,
 }
 
 impl WatchedFile {
@@ -78,6 +80,7 @@ impl WatchedFile {
             _ => {
                 self.seen = Some((stamp, now));
                 self.complaint = None;
+                self.said = None;
                 return false;
             }
         };
@@ -101,10 +104,15 @@ impl WatchedFile {
         self.complaint = Some(complaint);
     }
 
-    /// What is to be said of it now.
+    /// What is to be said of it now. What is read once more and is as it was is not told again.
     pub fn complaint(&mut self, now: Instant) -> Option<String> {
         let (_, since) = self.seen?;
-        if now.duration_since(since) < PATIENCE { None } else { self.complaint.take() }
+        if now.duration_since(since) < PATIENCE {
+            return None;
+        }
+        let complaint = self.complaint.take().filter(|complaint| self.said.as_ref() != Some(complaint))?;
+        self.said = Some(complaint.clone());
+        Some(complaint)
     }
 }
 
@@ -172,6 +180,9 @@ mod tests {
         assert_eq!(file.complaint(at(1900)), None);
         assert_eq!(file.complaint(at(1950)).as_deref(), Some("cut off"));
         assert_eq!(file.complaint(at(3000)), None);
+        // Read once more, it is the same.
+        broken(&mut file, 2, 3100);
+        assert_eq!(file.complaint(at(3200)), None);
         // Another change takes back what was not said yet.
         broken(&mut file, 3, 4000);
         file.look(stamp(4), at(4500));
