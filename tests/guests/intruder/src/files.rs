@@ -1,5 +1,6 @@
 //! Steps over files.
 
+use std::any::Any;
 use std::cell::RefCell;
 
 use schemars::JsonSchema;
@@ -24,12 +25,37 @@ pub enum Step {
         path: String,
         count: u32,
     },
+    /// Streams of the file so many times, without their descriptors.
+    HoldStreams {
+        path: String,
+        count: u32,
+    },
+    /// The same, for writing.
+    HoldWriters {
+        path: String,
+        count: u32,
+    },
+    /// Begins to list the directory so many times.
+    HoldListings {
+        path: String,
+        count: u32,
+    },
+    /// Asks for the granted directories so many times and keeps all of them.
+    HoldPreopens {
+        count: u32,
+    },
     /// Closes what is open, all of it.
     Close,
     Stat(At),
     Hash(At),
     SetTimes(At),
     Readlink(At),
+    /// Opens it as a C program does; the error is a number of the library.
+    COpen(At),
+    /// Looks at it as a C program does.
+    CStat(At),
+    /// Looks into it as a C program does.
+    CList(At),
     Mkdir(At),
     Rmdir(At),
     Unlink(At),
@@ -40,6 +66,8 @@ pub enum Step {
     Cat(At),
     /// The names, sorted; above 20 only their number.
     List(At),
+    /// The names and what they are, sorted.
+    ListTypes(At),
     /// The functions of the open descriptor.
     FdRead,
     FdStream,
@@ -98,6 +126,21 @@ pub struct Open {
 thread_local! {
     /// What is open; it outlives the call.
     static OPEN: RefCell<Vec<Descriptor>> = const { RefCell::new(Vec::new()) };
+    /// What else is held.
+    static HELD: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Makes so many of something and keeps them.
+fn hold<T: 'static>(count: u32, mut make: impl FnMut() -> Result<T, String>) -> Told {
+    for n in 0..count {
+        let made = make().map_err(|error| format!("{error} after {n}"))?;
+        HELD.with_borrow_mut(|all| all.push(Box::new(made)));
+    }
+    Ok(json!(count))
+}
+
+fn open(path: &str, open: OpenFlags, flags: DescriptorFlags) -> Result<Descriptor, String> {
+    within(None, |dir| dir.open_at(PathFlags::empty(), path, open, flags))
 }
 
 /// Takes one step.
@@ -123,8 +166,25 @@ pub fn take(step: Step) -> Told {
             }
             Ok(json!(count))
         }
+        Step::HoldStreams { path, count } => hold(count, || {
+            let file = open(&path, OpenFlags::empty(), DescriptorFlags::READ)?;
+            file.read_via_stream(0).map_err(|error| code(&error))
+        }),
+        Step::HoldWriters { path, count } => hold(count, || {
+            let file = open(&path, OpenFlags::empty(), DescriptorFlags::WRITE)?;
+            file.append_via_stream().map_err(|error| code(&error))
+        }),
+        Step::HoldListings { path, count } => hold(count, || {
+            let dir = open(&path, OpenFlags::DIRECTORY, DescriptorFlags::READ)?;
+            let listing = dir.read_directory().map_err(|error| code(&error))?;
+            drop(dir);
+            listing.read_directory_entry().map_err(|error| code(&error))?.ok_or("nothing is in it")?;
+            Ok(listing)
+        }),
+        Step::HoldPreopens { count } => hold(count, || Ok(get_directories())),
         Step::Close => {
             OPEN.with_borrow_mut(Vec::clear);
+            HELD.with_borrow_mut(Vec::clear);
             Ok(json!(true))
         }
         Step::Stat(at) => within(at.dir.as_deref(), |dir| dir.stat_at(path_flags(at.follow), &at.path))
@@ -136,6 +196,9 @@ pub fn take(step: Step) -> Told {
         })
         .map(|()| json!(true)),
         Step::Readlink(at) => within(at.dir.as_deref(), |dir| dir.readlink_at(&at.path)).map(|to| json!(to)),
+        Step::COpen(at) => c::open_it(&at.path),
+        Step::CStat(at) => c::look(&at.path),
+        Step::CList(at) => c::list(&at.path),
         Step::Mkdir(at) => within(at.dir.as_deref(), |dir| dir.create_directory_at(&at.path)).map(|()| json!(true)),
         Step::Rmdir(at) => within(at.dir.as_deref(), |dir| dir.remove_directory_at(&at.path)).map(|()| json!(true)),
         Step::Unlink(at) => within(at.dir.as_deref(), |dir| dir.unlink_file_at(&at.path)).map(|()| json!(true)),
@@ -150,6 +213,18 @@ pub fn take(step: Step) -> Told {
             })?;
             read(&file)
         }
+        Step::ListTypes(at) => {
+            let dir = within(at.dir.as_deref(), |dir| {
+                dir.open_at(path_flags(at.follow), &at.path, OpenFlags::DIRECTORY, DescriptorFlags::READ)
+            })?;
+            let stream = dir.read_directory().map_err(|error| code(&error))?;
+            let mut found = Vec::new();
+            while let Some(entry) = stream.read_directory_entry().map_err(|error| code(&error))? {
+                found.push(format!("{}: {}", entry.name, code(&entry.type_)));
+            }
+            found.sort();
+            Ok(json!(found))
+        }
         Step::List(at) => {
             let opened = within(at.dir.as_deref(), |dir| {
                 dir.open_at(path_flags(at.follow), &at.path, OpenFlags::DIRECTORY, DescriptorFlags::READ)
@@ -157,6 +232,66 @@ pub fn take(step: Step) -> Told {
             list(&opened)
         }
         other => with_open(|fd| of_open(&other, fd)),
+    }
+}
+
+/// C's library, which finds the granted directory of a path by itself.
+mod c {
+    use std::ffi::{CString, c_char, c_int, c_void};
+    use std::io;
+
+    use serde_json::json;
+
+    use crate::Told;
+
+    unsafe extern "C" {
+        fn open(path: *const c_char, flags: c_int, ...) -> c_int;
+        fn access(path: *const c_char, mode: c_int) -> c_int;
+        fn opendir(path: *const c_char) -> *mut c_void;
+        fn close(fd: c_int) -> c_int;
+        fn closedir(dir: *mut c_void) -> c_int;
+    }
+
+    /// `O_RDONLY` and `R_OK` of the library.
+    const O_RDONLY: c_int = 0x0400_0000;
+    const R_OK: c_int = 4;
+
+    fn done(well: bool) -> Told {
+        if well { Ok(json!(true)) } else { Err(io::Error::last_os_error().kind().to_string()) }
+    }
+
+    fn text(path: &str) -> Result<CString, String> {
+        CString::new(path).map_err(|error| error.to_string())
+    }
+
+    pub fn open_it(path: &str) -> Told {
+        let path = text(path)?;
+        // SAFETY: the path ends in a NUL, and what is opened is closed here.
+        let opened = unsafe { open(path.as_ptr(), O_RDONLY) };
+        let told = done(opened >= 0);
+        if opened >= 0 {
+            // SAFETY: it is open and nobody else has it.
+            unsafe { close(opened) };
+        }
+        told
+    }
+
+    pub fn look(path: &str) -> Told {
+        let path = text(path)?;
+        // SAFETY: the path ends in a NUL.
+        done(unsafe { access(path.as_ptr(), R_OK) } == 0)
+    }
+
+    pub fn list(path: &str) -> Told {
+        let path = text(path)?;
+        // SAFETY: the path ends in a NUL, and what is opened is closed here.
+        let dir = unsafe { opendir(path.as_ptr()) };
+        let told = done(!dir.is_null());
+        if !dir.is_null() {
+            // SAFETY: it is open and nobody else has it.
+            unsafe { closedir(dir) };
+        }
+        told
     }
 }
 

@@ -36,6 +36,11 @@ pub enum Step {
     LookUp {
         name: String,
     },
+    /// Computes for ever.
+    Spin,
+    /// Waits for ever.
+    Sleep,
+    Trap,
     Tcp {
         port: u16,
     },
@@ -71,6 +76,14 @@ pub fn take(step: &Step) -> Told {
             "seed": insecure_seed::insecure_seed() != (0, 0),
         })),
         Step::RandomBytes { count } => Ok(json!(random::get_random_bytes(*count).len())),
+        Step::Spin => loop {
+            std::hint::black_box(());
+        },
+        Step::Sleep => {
+            monotonic_clock::subscribe_duration(u64::MAX).block();
+            Ok(json!("an age is over"))
+        }
+        Step::Trap => std::process::abort(),
         Step::LookUp { name } => {
             let stream = resolve_addresses(&instance_network(), name).map_err(|error| code(&error))?;
             stream.subscribe().block();
