@@ -228,6 +228,7 @@ pub async fn plugins(
 ) -> Result<Vec<Arc<WasmPlugin>>, Stop> {
     let files = read(&plan.plugins).await?;
     let pairs: Vec<_> = plan.plugins.iter().zip(files.iter().map(Vec::as_slice)).collect();
+    pairs.iter().try_for_each(|(plugin, bytes)| still_trusted(plugin, bytes))?;
     lock::check(&plan.lock, &pairs)?;
     if plan.plugins.is_empty() {
         return Ok(Vec::new());
@@ -245,6 +246,20 @@ pub async fn plugins(
     };
     let loaded = join_all(plan.plugins.iter().zip(files).map(load)).await;
     loaded.into_iter().map(|loaded| loaded.map_err(internal)?).collect()
+}
+
+/// A plugin of a `dsh.toml` that was found was read when trust in it was looked up; what is read now must be the same.
+fn still_trusted(plugin: &PluginPlan, bytes: &[u8]) -> Result<(), Stop> {
+    match &plugin.pinned {
+        Some(pinned) if *pinned != dsh_wasm::sha256(bytes) => {
+            let (name, path) = (&plugin.name, plugin.path.display());
+            Err(Stop::usage(format!(
+                "plugin `{name}` (`{path}`) changed while it was loaded; its `dsh.toml` is trusted with what it was"
+            ))
+            .hint("look at what writes to this file, then try again"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The bytes of each plugin's file.

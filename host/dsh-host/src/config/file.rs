@@ -208,6 +208,8 @@ pub struct Loaded {
     pub text: String,
     /// What it says.
     pub file: ConfigFile,
+    /// The SHA-256 that each of its plugins is trusted with; none of a file that was named.
+    pub pinned: Vec<String>,
 }
 
 impl Loaded {
@@ -219,7 +221,7 @@ impl Loaded {
 
     fn parse(path: &Path, shown: String, text: String) -> Result<Self, Stop> {
         match toml::from_str(&text) {
-            Ok(file) => Ok(Self { path: path.to_owned(), shown, text, file }),
+            Ok(file) => Ok(Self { path: path.to_owned(), shown, text, file, pinned: Vec::new() }),
             Err(error) => Err(describe(&shown, &text, &error)),
         }
     }

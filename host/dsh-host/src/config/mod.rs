@@ -24,8 +24,8 @@ pub fn find(named: Option<&Path>, environment: &Environment) -> Result<Option<Lo
     if std::fs::symlink_metadata(&path).is_err() {
         return Ok(None);
     }
-    let loaded = Loaded::read(&path, FILE_NAME.into())?;
-    trust::check(&loaded, environment)?;
+    let mut loaded = Loaded::read(&path, FILE_NAME.into())?;
+    loaded.pinned = trust::check(&loaded, environment)?;
     Ok(Some(loaded))
 }
 

@@ -10,6 +10,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use dsh_seam::view::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use toml::de::DeTable;
@@ -25,21 +26,23 @@ const STORE: &str = "trust.json";
 /// The one table that an untrusted file may have.
 const HARMLESS: &str = "agents";
 
+type Hash = sha2::digest::Output<Sha256>;
+
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Store {
     trusted: BTreeMap<String, String>,
 }
 
-/// Lets a file pass that is trusted, or harmless.
-pub fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Stop> {
-    match harm(loaded) {
-        None => Ok(()),
-        Some(_) if is_trusted(loaded, environment) => Ok(()),
-        Some(stop) => Err(stop.hint(format!(
+/// Lets a file pass that is trusted, or harmless. Returns the hashes that its plugins are trusted with, in order: what is loaded is read
+/// once more, and has to have them still.
+pub fn check(loaded: &Loaded, environment: &Environment) -> Result<Vec<String>, Stop> {
+    let Some(stop) = harm(loaded) else { return Ok(Vec::new()) };
+    trusted(loaded, environment).ok_or_else(|| {
+        stop.hint(format!(
             "look at it, then run `dsh-host config trust`, or name it with `--config {}`; trust ends when the file or a plugin of it changes",
             loaded.shown
-        ))),
-    }
+        ))
+    })
 }
 
 /// What in the file needs trust, if anything does.
@@ -61,17 +64,23 @@ pub fn harm(loaded: &Loaded) -> Option<Stop> {
 
 /// Whether a person has trusted exactly this.
 pub fn is_trusted(loaded: &Loaded, environment: &Environment) -> bool {
-    let Some(store) = store_path(environment).and_then(|path| read(&path)) else { return false };
-    let Ok(key) = key(loaded) else { return false };
+    trusted(loaded, environment).is_some()
+}
+
+/// The hashes of the plugins of a file that a person has trusted with exactly these.
+fn trusted(loaded: &Loaded, environment: &Environment) -> Option<Vec<String>> {
+    let store = store_path(environment).and_then(|path| read(&path))?;
     // The plugins of a file that nobody trusted are not even read.
-    store.trusted.get(&key).is_some_and(|kept| digest(loaded, environment).is_ok_and(|now| *kept == now))
+    let kept = store.trusted.get(&key(loaded).ok()?)?;
+    let hashes = hashes(loaded, environment).ok()?;
+    (*kept == digest(loaded, &hashes)).then(|| hashes.iter().map(|hash| hex(hash)).collect())
 }
 
 /// Trusts the file and its plugins as they are now. Returns the plugins' files.
 pub fn trust(loaded: &Loaded, environment: &Environment) -> Result<Vec<PathBuf>, Stop> {
     let path = store_path(environment)
         .ok_or_else(|| Stop::usage("there is no data directory to keep trust in").hint("set `DSH_HOME`"))?;
-    let digest = digest(loaded, environment)?;
+    let digest = digest(loaded, &hashes(loaded, environment)?);
     let mut store = read(&path).unwrap_or_default();
     store.trusted.insert(key(loaded)?, digest);
     write(&path, &store).map_err(|error| Stop::io(&path, &error))?;
@@ -92,15 +101,21 @@ fn plugin_files(loaded: &Loaded, environment: &Environment) -> Result<Vec<PathBu
     sources.map(|source| sources::locate(source, loaded.folder(), environment)).collect()
 }
 
-/// Over the file's text and the hashes of its plugins, in order.
-fn digest(loaded: &Loaded, environment: &Environment) -> Result<String, Stop> {
+/// The hashes of its plugins as they are now, in order.
+fn hashes(loaded: &Loaded, environment: &Environment) -> Result<Vec<Hash>, Stop> {
+    let hash = |file: PathBuf| {
+        let bytes = sources::read(&file).map_err(|unread| unread.stop(&format!("`{}`", file.display()), &file))?;
+        Ok(Sha256::digest(&bytes))
+    };
+    plugin_files(loaded, environment)?.into_iter().map(hash).collect()
+}
+
+/// Over the file's text and the hashes of its plugins.
+fn digest(loaded: &Loaded, plugins: &[Hash]) -> String {
     let mut hasher = Sha256::new();
     hasher.update(Sha256::digest(loaded.text.as_bytes()));
-    for file in plugin_files(loaded, environment)? {
-        let bytes = sources::read(&file).map_err(|unread| unread.stop(&format!("`{}`", file.display()), &file))?;
-        hasher.update(Sha256::digest(&bytes));
-    }
-    Ok(dsh_seam::view::hex(&hasher.finalize()))
+    plugins.iter().for_each(|hash| hasher.update(hash));
+    hex(&hasher.finalize())
 }
 
 fn read(path: &Path) -> Option<Store> {
@@ -167,6 +182,8 @@ mod tests {
             || trust(&super::super::read_any(None, &environment).expect("parses"), &environment).expect("is kept");
         trust_it();
         assert_eq!(outcome(&environment), "taken");
+        let pinned = super::super::find(None, &environment).expect("it is trusted").expect("it is there").pinned;
+        assert_eq!(pinned, [dsh_wasm::sha256(b"one")], "what is loaded later is compared with what was looked at now");
         fs::write(folder.path().join("p.wasm"), "two").expect("a file");
         assert_eq!(outcome(&environment), refused);
         trust_it();

@@ -194,7 +194,7 @@ impl Watcher {
         if let Some(version) = plugin.known.iter().filter_map(Weak::upgrade).find(is_it) {
             return Ok(Loaded::Version { plugin: version, known: true });
         }
-        if plugin.plan.pinned {
+        if plugin.plan.pinned.is_some() {
             let stop = Stop::usage("its `dsh.toml` is trusted with the file that was loaded before");
             return Err(plugin
                 .not_loaded(stop.hint("name the configuration with `--config` to take whatever its plugins become")));

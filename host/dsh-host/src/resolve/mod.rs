@@ -109,8 +109,8 @@ pub struct PluginPlan {
     pub source: String,
     /// Its component.
     pub path: PathBuf,
-    /// Whether it is trusted as it is only: a `dsh.toml` names it that was found, not named.
-    pub pinned: bool,
+    /// The SHA-256 that alone is trusted: a `dsh.toml` names it that was found, not named.
+    pub pinned: Option<String>,
     /// Its configuration, JSON.
     pub config: String,
     /// What it may do.

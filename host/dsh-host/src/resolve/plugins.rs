@@ -20,8 +20,9 @@ const RETRY: &str = "retry";
 pub fn resolve(scope: &Scope<'_>) -> Result<Vec<PluginPlan>, Stop> {
     let mut plugins = Vec::new();
     if let Some(config) = scope.config {
-        for entry in &config.file.plugins {
-            let plugin = of_entry(scope, config, entry)?;
+        for (place, entry) in config.file.plugins.iter().enumerate() {
+            let mut plugin = of_entry(scope, config, entry)?;
+            plugin.pinned = config.pinned.get(place).filter(|_| !is_replaced(scope, &plugin.name)).cloned();
             if plugins.iter().any(|known: &PluginPlan| known.name == plugin.name) {
                 let span = entry.name.as_ref().unwrap_or(&entry.source).span();
                 return Err(config.stop_at(span, format!("there are two plugins `{}`", plugin.name)));
@@ -55,7 +56,7 @@ fn plain(name: PluginName, source: &str, path: std::path::PathBuf) -> PluginPlan
         name,
         source: source.to_owned(),
         path,
-        pinned: false,
+        pinned: None,
         config: "{}".into(),
         grants: Vec::new(),
         mode: FailureMode::Closed,
@@ -76,6 +77,11 @@ fn split_name(text: &str) -> Result<(PluginName, &str), Stop> {
     }
 }
 
+/// Whether another source of the plugin was typed.
+fn is_replaced(scope: &Scope<'_>, name: &PluginName) -> bool {
+    scope.options.plugins.iter().any(|text| split_name(text).is_ok_and(|(typed, _)| typed == *name))
+}
+
 fn of_entry(scope: &Scope<'_>, config: &Loaded, entry: &PluginEntry) -> Result<PluginPlan, Stop> {
     let source = &entry.source;
     let at_source = |stop: Stop| Stop { message: config.stop_at(source.span(), &stop.message).message, ..stop };
@@ -87,14 +93,12 @@ fn of_entry(scope: &Scope<'_>, config: &Loaded, entry: &PluginEntry) -> Result<P
             ..stop
         })?,
     };
-    let replaced = scope.options.plugins.iter().any(|text| split_name(text).is_ok_and(|(typed, _)| typed == name));
-    let path = if replaced {
+    let path = if is_replaced(scope, &name) {
         config.resolve(source.get_ref())
     } else {
         sources::locate(source.get_ref(), config.folder(), scope.environment).map_err(at_source)?
     };
     let mut plugin = plain(name, source.get_ref(), path);
-    plugin.pinned = !replaced && scope.options.config.is_none();
     for grant in &entry.grants {
         let wrong = |error: dsh_wasm::GrantError| config.stop_at(grant.span(), error).hint(meant(grant.get_ref(), ""));
         plugin.grants.push(grant.get_ref().parse().map_err(wrong)?);
