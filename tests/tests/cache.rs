@@ -267,7 +267,7 @@ fn a_directory_that_may_only_be_read_is_used_and_one_of_others_is_not() {
     mode(0o777);
     let said = bed.echo();
     assert!(said.contains("is not used, because other users can write to it"), "{said}");
-    assert!(said.contains("there is no cache to keep the result in"), "{said}");
+    assert!(said.contains("there is nowhere to keep the result"), "{said}");
     mode(0o755);
     assert_eq!(bed.echo(), "", "others may read the names");
 }
@@ -438,6 +438,7 @@ fn a_full_disk_only_costs_time() {
         assert_eq!((outcome.exit, outcome.stdout.as_str()), (0, "HI\n"), "{}", outcome.stderr);
         let warned = outcome.stderr.lines().filter(|line| line.contains("could not be kept in")).count();
         assert_eq!(warned, 1, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(" s (there is nowhere to keep the result)\n"), "{}", outcome.stderr);
         assert_eq!(bed.entries(), Vec::<PathBuf>::new(), "nothing half written is left");
     }
 }

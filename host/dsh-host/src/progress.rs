@@ -85,7 +85,7 @@ fn live_line(running: &[(String, Instant)], now: Instant) -> String {
 fn line(compiling: &Compiling<'_>) -> Option<String> {
     let Compiling { plugin, bytes, cached, stage } = compiling;
     let kib = bytes.div_ceil(1024);
-    let why = if *cached { "once; the result is kept" } else { "there is no cache to keep the result in" };
+    let why = if *cached { "once; the result is kept" } else { "there is nowhere to keep the result" };
     match stage {
         CompileStage::Begun if *bytes >= LARGE_BYTES => {
             Some(format!("compiling plugin `{plugin}` ({kib} KiB) to machine code ({why})"))
@@ -119,7 +119,7 @@ mod tests {
             1_048_576,
             false,
             CompileStage::Begun,
-            Some("compiling plugin `p` (1024 KiB) to machine code (there is no cache to keep the result in)"),
+            Some("compiling plugin `p` (1024 KiB) to machine code (there is nowhere to keep the result)"),
         );
     }
 

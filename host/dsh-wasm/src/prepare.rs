@@ -182,12 +182,14 @@ impl Preparing {
         {
             return Ok(component);
         }
-        let code = self.compile(source, Target::Native, wanted)?;
+        let (code, took) = self.compile(source, Target::Native, wanted)?;
         // What no instance can be made of is not kept: it would be compiled again each time.
-        let component = deserialize(class, &code).map_err(|detail| CompileFault::Component { detail })?;
-        if let Some(cache) = cache {
-            cache.store(&key, source.stored(Target::Native, &code));
-        }
+        let component = deserialize(class, &code).map_err(|detail| {
+            self.tell(source, cache.is_some(), CompileStage::Failed);
+            CompileFault::Component { detail }
+        })?;
+        let kept = cache.map_or(Kept::No, |cache| cache.store(&key, source.stored(Target::Native, &code)));
+        self.tell(source, matches!(kept, Kept::Yes { .. }), CompileStage::Done(took));
         Ok(component)
     }
 
@@ -212,30 +214,40 @@ impl Preparing {
         {
             return Ok(Some((path, bytes, None)));
         }
-        let begun = Instant::now();
-        let code = self.compile(source, target, wanted)?;
-        let took = begun.elapsed();
+        let (code, took) = self.compile(source, target, wanted)?;
         let kept = cache.store(&key, source.stored(target, &code));
+        self.tell(source, matches!(kept, Kept::Yes { .. }), CompileStage::Done(took));
         Ok(match kept {
             Kept::Yes { path, bytes } => Some((path, bytes, Some(took))),
             Kept::No => None,
         })
     }
 
-    fn compile(&self, source: Source<'_>, target: Target, wanted: &Wanted) -> Result<Vec<u8>, CompileFault> {
+    /// The code, and how long it took. Whether it was kept, and so that it is done, is told by who keeps it.
+    fn compile(
+        &self,
+        source: Source<'_>,
+        target: Target,
+        wanted: &Wanted,
+    ) -> Result<(Vec<u8>, Duration), CompileFault> {
         let _pass = self.gate.pass();
         let begun = Instant::now();
-        let notice = |stage| {
-            let Source { plugin, bytes, .. } = source;
-            if let Some(notice) = &self.on_compile {
-                notice(&Compiling { plugin, bytes: bytes.len(), cached: self.cache.is_some(), stage });
-            }
-        };
-        notice(CompileStage::Begun);
+        self.tell(source, self.cache.is_some(), CompileStage::Begun);
         let job = Job { bytes: source.bytes, target, budget: self.limits.of(source.bytes.len()) };
-        let code = compile::compile(&self.compiler, job, wanted);
-        notice(if code.is_ok() { CompileStage::Done(begun.elapsed()) } else { CompileStage::Failed });
-        code
+        match compile::compile(&self.compiler, job, wanted) {
+            Ok(code) => Ok((code, begun.elapsed())),
+            Err(fault) => {
+                self.tell(source, self.cache.is_some(), CompileStage::Failed);
+                Err(fault)
+            }
+        }
+    }
+
+    fn tell(&self, source: Source<'_>, cached: bool, stage: CompileStage) {
+        let Source { plugin, bytes, .. } = source;
+        if let Some(notice) = &self.on_compile {
+            notice(&Compiling { plugin, bytes: bytes.len(), cached, stage });
+        }
     }
 }
 

@@ -249,17 +249,7 @@ impl Refusal {
                 "it is precompiled machine code, not a component; this host runs no machine code that it has not compiled itself"
                     .into()
             }
-            Self::OtherBinaryVersion { version } => {
-                let [a, b, c, d] = version;
-                // The number of the format, then 1 for components and 0 for core modules.
-                let what = match (u16::from_le_bytes([*a, *b]), u16::from_le_bytes([*c, *d])) {
-                    (..=0x0c, 1) => "is one of the component format before it was settled",
-                    (_, 1) => "is a newer one of components",
-                    (_, 0) => "is an unknown one of core modules",
-                    _ => "is not known here",
-                };
-                format!("its binary format `{a:02x} {b:02x} {c:02x} {d:02x}` {what}; this host takes components (`0d 00 01 00`)")
-            }
+            Self::OtherBinaryVersion { version } => other_binary_version(*version),
             Self::TooLarge { bytes } => {
                 let (has, most) = (bytes / MIB, MAX_COMPONENT_BYTES / MIB);
                 format!("it has {has} MiB; this host takes components of at most {most} MiB")
@@ -325,6 +315,17 @@ impl From<CompileFault> for Refusal {
             fault => Self::Compile(fault),
         }
     }
+}
+
+fn other_binary_version([a, b, c, d]: [u8; 4]) -> String {
+    // The number of the format, then 1 for components and 0 for core modules.
+    let what = match (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])) {
+        (..=0x0c, 1) => "is one of the component format before it was settled",
+        (_, 1) => "is a newer one of components",
+        (_, 0) => "is an unknown one of core modules",
+        _ => "is not known here",
+    };
+    format!("its binary format `{a:02x} {b:02x} {c:02x} {d:02x}` {what}; this host takes components (`0d 00 01 00`)")
 }
 
 fn no_seam_hint(exports: &[String], imports: &[String]) -> String {
