@@ -10,7 +10,7 @@ use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{Advice, Descriptor, DescriptorFlags, ErrorCode, NewTimestamp, OpenFlags, PathFlags};
 use wasip2::io::streams::StreamError;
 
-use crate::{Told, code};
+use crate::{Told, c, code};
 
 /// Paths are below the granted directory `dir` (default: the shortest, `.` last), or below the open one when `dir` is `"open"`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -156,13 +156,9 @@ pub fn take(step: Step) -> Told {
         }
         Step::OpenMany { path, count } => {
             for n in 0..count {
-                let opened = within(None, |dir| {
-                    dir.open_at(PathFlags::empty(), &path, OpenFlags::empty(), DescriptorFlags::READ)
-                });
-                match opened {
-                    Ok(opened) => OPEN.with_borrow_mut(|all| all.push(opened)),
-                    Err(error) => return Err(format!("{error} after {n}")),
-                }
+                let opened = open(&path, OpenFlags::empty(), DescriptorFlags::READ);
+                let opened = opened.map_err(|error| format!("{error} after {n}"))?;
+                OPEN.with_borrow_mut(|all| all.push(opened));
             }
             Ok(json!(count))
         }
@@ -187,6 +183,12 @@ pub fn take(step: Step) -> Told {
             HELD.with_borrow_mut(Vec::clear);
             Ok(json!(true))
         }
+        other => at_path(other),
+    }
+}
+
+fn at_path(step: Step) -> Told {
+    match step {
         Step::Stat(at) => within(at.dir.as_deref(), |dir| dir.stat_at(path_flags(at.follow), &at.path))
             .map(|stat| json!({ "type": code(&stat.type_), "size": stat.size, "links": stat.link_count })),
         Step::Hash(at) => within(at.dir.as_deref(), |dir| dir.metadata_hash_at(path_flags(at.follow), &at.path))
@@ -232,66 +234,6 @@ pub fn take(step: Step) -> Told {
             list(&opened)
         }
         other => with_open(|fd| of_open(&other, fd)),
-    }
-}
-
-/// C's library, which finds the granted directory of a path by itself.
-mod c {
-    use std::ffi::{CString, c_char, c_int, c_void};
-    use std::io;
-
-    use serde_json::json;
-
-    use crate::Told;
-
-    unsafe extern "C" {
-        fn open(path: *const c_char, flags: c_int, ...) -> c_int;
-        fn access(path: *const c_char, mode: c_int) -> c_int;
-        fn opendir(path: *const c_char) -> *mut c_void;
-        fn close(fd: c_int) -> c_int;
-        fn closedir(dir: *mut c_void) -> c_int;
-    }
-
-    /// `O_RDONLY` and `R_OK` of the library.
-    const O_RDONLY: c_int = 0x0400_0000;
-    const R_OK: c_int = 4;
-
-    fn done(well: bool) -> Told {
-        if well { Ok(json!(true)) } else { Err(io::Error::last_os_error().kind().to_string()) }
-    }
-
-    fn text(path: &str) -> Result<CString, String> {
-        CString::new(path).map_err(|error| error.to_string())
-    }
-
-    pub fn open_it(path: &str) -> Told {
-        let path = text(path)?;
-        // SAFETY: the path ends in a NUL, and what is opened is closed here.
-        let opened = unsafe { open(path.as_ptr(), O_RDONLY) };
-        let told = done(opened >= 0);
-        if opened >= 0 {
-            // SAFETY: it is open and nobody else has it.
-            unsafe { close(opened) };
-        }
-        told
-    }
-
-    pub fn look(path: &str) -> Told {
-        let path = text(path)?;
-        // SAFETY: the path ends in a NUL.
-        done(unsafe { access(path.as_ptr(), R_OK) } == 0)
-    }
-
-    pub fn list(path: &str) -> Told {
-        let path = text(path)?;
-        // SAFETY: the path ends in a NUL, and what is opened is closed here.
-        let dir = unsafe { opendir(path.as_ptr()) };
-        let told = done(!dir.is_null());
-        if !dir.is_null() {
-            // SAFETY: it is open and nobody else has it.
-            unsafe { closedir(dir) };
-        }
-        told
     }
 }
 

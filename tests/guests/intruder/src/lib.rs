@@ -2,6 +2,7 @@
 //! `{"error": code}`. The steps are the functions of WASI as they are, without a library between that would make a path or an address
 //! harmless.
 
+mod c;
 mod files;
 mod machine;
 mod requests;
