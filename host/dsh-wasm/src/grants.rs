@@ -184,8 +184,12 @@ fn parse_net(text: &str) -> Result<NetRule, String> {
 }
 
 fn parse_env(name: &str) -> Result<String, String> {
-    let valid = !name.is_empty() && !name.contains('=') && !name.contains('\0') && !name.contains('*');
-    if valid { Ok(name.to_owned()) } else { Err("write the name of one variable: `env:TERM`".into()) }
+    let strange = |c: char| c.is_whitespace() || c.is_control() || "=*$".contains(c);
+    if !name.is_empty() && !name.contains(strange) {
+        Ok(name.to_owned())
+    } else {
+        Err("write the name of one variable: `env:TERM`".into())
+    }
 }
 
 impl fmt::Display for Grant {
@@ -265,6 +269,10 @@ mod tests {
         ] {
             check(text);
         }
+        // The system's names differ by case, and may look like anything.
+        for name in ["term", "Term", "CI_2", "_", "1", "a.b", "a-b", "a:b", "(x)", "ÄÖ", "TERM_"] {
+            check(&format!("env:{name}"));
+        }
         check("net:*.example.com:8443");
         check("net:[::1]:80");
         check("net:127.0.0.1:8080");
@@ -300,7 +308,10 @@ mod tests {
         check("net:[fe80::1%eth0]:80", "no zone");
         check("net:a.com:0", "no port");
         check("net:a.com:+80", "no port");
-        check("env:", "the name of one variable");
+        for name in ["", "*", "CI*", "CI=1", "=", "$CI", " CI", "CI ", "A B", "A\nB", "A\0", "\u{1b}[2J"] {
+            check(&format!("env:{name}"), "write the name of one variable: `env:TERM`");
+        }
+        check("env", "write the name of one variable: `env:TERM`");
         check("everything", "there are `llm`");
     }
 

@@ -5,7 +5,7 @@
 //! answers like any other, and a guest that follows one makes a new request.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +30,8 @@ use crate::words::PluginName;
 
 /// Connections of guests at once in the process: each is a file descriptor and up to [`MAX_HEAD_BYTES`] of buffer. More wait.
 const MAX_CONNECTIONS: usize = 256;
+/// Names that the system looks up at once, of all plugins: an eighth of the threads that tokio has for what blocks.
+const MAX_LOOK_UPS: usize = 64;
 /// Addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 8;
 /// Looking up, connecting and TLS together, when the guest does not say; the limit on wall time is the last word.
@@ -53,13 +55,34 @@ pub trait Resolve: Send + Sync {
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// The system's resolver.
-struct System;
+/// The system's resolver. It cannot be interrupted: who asks and gives up leaves a thread behind that waits for a server, so there are
+/// only so many of these, and the threads that serve files and sessions are never all taken.
+struct System {
+    running: Arc<Semaphore>,
+    ask: fn(&str, u16) -> io::Result<Vec<SocketAddr>>,
+}
+
+impl System {
+    fn new(ask: fn(&str, u16) -> io::Result<Vec<SocketAddr>>) -> Self {
+        Self { running: Arc::new(Semaphore::new(MAX_LOOK_UPS)), ask }
+    }
+}
+
+/// As the system finds it: in its files, then by DNS.
+fn ask_system(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((name, port).to_socket_addrs()?.collect())
+}
 
 #[async_trait]
 impl Resolve for System {
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        Ok(tokio::net::lookup_host((name, port)).await?.collect())
+        let running = self.running.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let (name, ask) = (name.to_owned(), self.ask);
+        let asked = tokio::task::spawn_blocking(move || {
+            let _until_it_is_over = running;
+            ask(&name, port)
+        });
+        asked.await.map_err(io::Error::other)?
     }
 }
 
@@ -74,7 +97,7 @@ pub struct Network {
 impl Default for Network {
     /// The machine's resolver and the certificates that the machine trusts.
     fn default() -> Self {
-        Self::new(Arc::new(System))
+        Self::new(Arc::new(System::new(ask_system)))
     }
 }
 
@@ -232,9 +255,9 @@ impl Sending {
             tokio::select! {
                 biased;
                 response = &mut response => response,
-                end = &mut connection => {
+                _ = &mut connection => {
                     ended = true;
-                    end?;
+                    // It may have ended badly behind a whole answer, which is an answer then; what went wrong before it is told here.
                     response.await
                 }
             }
@@ -399,5 +422,41 @@ impl Body for Bounded {
 
     fn size_hint(&self) -> SizeHint {
         self.incoming.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::{Condvar, Mutex};
+
+    use super::*;
+
+    /// Look-ups that began, and whether they may end.
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    static END: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+
+    /// A server of DNS that does not answer.
+    fn hangs(_: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
+        BEGUN.fetch_add(1, Ordering::SeqCst);
+        let _ended = END.1.wait_while(END.0.lock().expect("not poisoned"), |end| !*end).expect("not poisoned");
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    #[tokio::test]
+    async fn look_ups_that_nobody_waits_for_leave_threads_for_others() {
+        let system = Arc::new(System::new(hangs));
+        for n in 0..1_000 {
+            let (system, name) = (system.clone(), format!("n{n}.test"));
+            let mut asking = Box::pin(async move { system.resolve(&name, 443).await });
+            assert!(futures::poll!(&mut asking).is_pending());
+        }
+        // Something else that blocks, while all of these are given up.
+        assert_eq!(tokio::task::spawn_blocking(|| 7).await.expect("it runs"), 7);
+        assert!(BEGUN.load(Ordering::SeqCst) <= MAX_LOOK_UPS);
+        *END.0.lock().expect("not poisoned") = true;
+        END.1.notify_all();
+        assert!(system.resolve("again.test", 443).await.is_err());
+        assert_eq!(BEGUN.load(Ordering::SeqCst), MAX_LOOK_UPS + 1);
     }
 }

@@ -86,7 +86,7 @@ pub(super) fn join(base: &str, path: &str) -> String {
 }
 
 /// The longest path that Linux takes.
-const MAX_PATH_BYTES: usize = 4_096;
+pub(super) const MAX_PATH_BYTES: usize = 4_096;
 
 /// What one instance may do with files.
 pub(crate) struct FsLayer {
@@ -297,6 +297,22 @@ impl FsView<'_> {
             return self.leave(here, Err(ErrorCode::NotPermitted.into()));
         }
         Ok(here)
+    }
+
+    /// Refuses to move a link to where it would lead out, as [`stays_within`] refuses to make it there.
+    async fn check_moved_link(&mut self, (fd, old): (&Fd, &str), (new_fd, new): (&Fd, &str)) -> FsResult<()> {
+        let (from, to) = (self.opened(fd)?, self.opened(new_fd)?);
+        if !from.granted || !to.granted || from.access.min(to.access) < Access::Write {
+            // It is refused for that.
+            return Ok(());
+        }
+        let (dir, new_dir) = (self.dir(fd)?, self.dir(new_fd)?);
+        let (old, new) = (old.to_owned(), new.to_owned());
+        let stays = move || {
+            let Some(target) = Place::find(&dir, &from.real, &old, false)?.link_target() else { return Ok(true) };
+            Ok(stays_within(&Place::find(&new_dir, &to.real, &new, false)?, &to.real, &target))
+        };
+        if blocking(stays).await? { Ok(()) } else { Err(ErrorCode::NotPermitted.into()) }
     }
 
     fn dir(&self, fd: &Fd) -> FsResult<Arc<File>> {
@@ -549,6 +565,7 @@ impl types::HostDescriptor for FsView<'_> {
     }
 
     async fn rename_at(&mut self, fd: Fd, old: String, new_fd: Fd, new: String) -> FsResult<()> {
+        self.check_moved_link((&fd, &old), (&new_fd, &new)).await?;
         let from = self.place_to_move(&fd, old).await?;
         let to = match self.place_to_move(&new_fd, new).await {
             Ok(to) => to,
@@ -561,6 +578,7 @@ impl types::HostDescriptor for FsView<'_> {
     }
 
     async fn link_at(&mut self, fd: Fd, flags: PathFlags, old: String, new_fd: Fd, new: String) -> FsResult<()> {
+        self.check_moved_link((&fd, &old), (&new_fd, &new)).await?;
         let from = self.place_to_move(&fd, old).await?;
         let to = match self.place_to_move(&new_fd, new).await {
             Ok(to) => to,

@@ -240,7 +240,12 @@ impl Gate {
 
 /// Where an address leads, or why nowhere.
 fn target_of(uri: &http::Uri) -> Result<Target, &'static str> {
-    let tls = uri.scheme() != Some(&Scheme::HTTP);
+    let tls = match uri.scheme() {
+        None => true,
+        Some(scheme) if *scheme == Scheme::HTTPS => true,
+        Some(scheme) if *scheme == Scheme::HTTP => false,
+        Some(_) => return Err("there are requests by `http` and `https` only"),
+    };
     let authority = uri.authority().ok_or("a host is missing")?.as_str();
     // A name with user information is not the host that it seems to be.
     if authority.contains('@') {
@@ -305,12 +310,17 @@ mod tests {
             check(&format!("http://a.b:{other}/"), Err(port));
         }
         check("http://[::1]x/", Err(port));
-        check("http://[fe80::1%25eth0]/", Err("no address"));
+        check("http://[fe80::1%25eth0]/", Err("an address has no zone here"));
         check("http://[::1/", Err("no address"));
         check("http://a_b*c/", Err("a name has labels of at most 63 letters, digits, `-` and `_`"));
         check("http://a..b/", Err("a name has labels of at most 63 letters, digits, `-` and `_`"));
         check("http://./", Err("a host is missing"));
         check("http://аpple.com/", Err("no address"));
+        for other in ["ftp", "ws", "wss", "gopher", "file", "unix", "httpx", "javascript"] {
+            check(&format!("{other}://a.b/"), Err("there are requests by `http` and `https` only"));
+        }
+        check("HTTPS://a.b/", Ok("net:a.b"));
+        check("HTTP://a.b/", Ok("net:a.b:80"));
         check("/relative", Err("a host is missing"));
     }
 }

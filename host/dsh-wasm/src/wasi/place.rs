@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use cap_std::fs::Dir;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fstatfs, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fstatfs, openat, readlinkat, statat};
 use rustix::io::Errno;
 use wasmtime_wasi::OpenMode;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode, OpenFlags};
 use wasmtime_wasi::p2::{FsError, FsResult};
 
-use super::fs::{join, portable};
+use super::fs::{MAX_PATH_BYTES, join, portable};
 use crate::words::Access;
 
 /// The file system of processes shows what its owner may see, environments with keys in them among it. It is in no workspace but `/`.
@@ -54,12 +54,23 @@ impl Place {
         let trimmed = path.trim_end_matches('/');
         let must_be_dir = trimmed.len() < path.len();
         let real = lead(&dir, if trimmed.is_empty() { path } else { trimmed }, follow || must_be_dir)?;
+        let whole = join(base, &real);
+        // A guest can go deeper and deeper from one open directory to the next, and the way there is kept with each.
+        if whole.len() > MAX_PATH_BYTES {
+            return Err(Errno::NAMETOOLONG.into());
+        }
         let (parent, name) = real.rsplit_once('/').unwrap_or((".", &real));
         let parent = walk(&dir, parent)?;
         if must_be_dir && kind(parent.as_fd(), name).is_some_and(|kind| kind != FileType::Directory) {
             return Err(Errno::NOTDIR.into());
         }
-        Ok(Self { parent, name: name.to_owned(), real: join(base, &real) })
+        Ok(Self { parent, name: name.to_owned(), real: whole })
+    }
+
+    /// Where it leads, if it is a link.
+    pub(crate) fn link_target(&self) -> Option<String> {
+        let target = readlinkat(&self.parent, &self.name, Vec::new()).ok()?;
+        Some(target.to_string_lossy().into_owned())
     }
 
     /// Opens it, without following a link that stands there now. Only files and directories are opened: a pipe would wait for its other

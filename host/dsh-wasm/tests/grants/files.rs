@@ -46,7 +46,12 @@ impl Home {
     }
 
     async fn enter(&self, grants: &[&str]) -> Intruder {
-        Intruder::enter(Entry { grants, workspace: Some(&self.root.path().join("w")), ..Entry::default() }).await
+        self.enter_with(grants, Limits::default()).await
+    }
+
+    async fn enter_with(&self, grants: &[&str], limits: Limits) -> Intruder {
+        Intruder::enter(Entry { grants, workspace: Some(&self.root.path().join("w")), limits, ..Entry::default() })
+            .await
     }
 }
 
@@ -296,6 +301,22 @@ async fn a_link_that_leads_out_is_not_made() {
         check("here/new", "../beside", error("not-permitted")).await;
         check("new", "sub/file", ok(true)).await;
         check("new", "nothing", ok(true)).await;
+        // Nor is one moved to where it leads out, from where it does not.
+        std::fs::create_dir_all(home.at("w/a/b")).expect("to make");
+        let steps = json!([
+            { "do": "symlink", "dir": "w", "path": "a/b/link", "to": "../../../beside" },
+            { "do": "symlink", "dir": "w", "path": "a/b/link", "to": "../../sub/file" },
+            { "do": "rename", "dir": "w", "path": "a/b/link", "to": "link" },
+            { "do": "rename", "dir": "w", "path": "a/b/link", "to": "here/link" },
+            { "do": "link", "dir": "w", "path": "a/b/link", "to": "a/link" },
+            { "do": "rename", "dir": "w", "path": "a/b/link", "to": "sub/link" },
+            { "do": "rename", "dir": "w", "path": "a/b/link", "to": "a/b/moved" },
+            { "do": "cat", "dir": "w", "path": "a/b/moved", "follow": true },
+            { "do": "unlink", "dir": "w", "path": "a/b/moved" },
+        ]);
+        let (no, done) = (error("not-permitted"), ok(true));
+        let expect = [&no, &done, &no, &no, &no, &no, &done, &ok("w/sub/file"), &done];
+        assert_eq!(intruder.take(steps).await.iter().collect::<Vec<_>>(), expect, "{grants:?}");
     }
 }
 
@@ -334,6 +355,13 @@ async fn the_files_of_processes_are_not_opened() {
         );
     }
     assert_eq!(intruder.step(open("proc", &["read", "directory"])).await, error("not-permitted"));
+    // Nor is a device, which could be an endless file, somebody's terminal, or a disk.
+    for path in ["dev/zero", "dev/null", "dev/full", "dev/random", "dev/tty", "dev/stdin", "dev/fd/0"] {
+        let told = intruder.step(open(path, &["read"])).await;
+        assert!(told == error("not-permitted") || told == error("no-entry"), "{path}: {told}");
+    }
+    let zero = intruder.step(json!({ "do": "stat", "path": "dev/zero" })).await;
+    assert_eq!(zero["ok"]["type"], "character-device");
 }
 
 #[tokio::test]
@@ -397,6 +425,22 @@ async fn links_that_are_swapped_lead_nowhere_else() {
 }
 
 #[tokio::test]
+async fn the_way_to_a_place_has_a_bound_where_it_is_kept() {
+    let home = Home::new(&["w/kept/x"]);
+    let intruder = home.enter(&["fs:write:w", "fs:read:w/kept"]).await;
+    let name = "d".repeat(255);
+    let down = |dir: &str| {
+        let opening = json!({ "do": "open", "dir": dir, "path": name, "with": ["read", "directory"] });
+        json!([{ "do": "mkdir", "dir": dir, "path": name }, opening])
+    };
+    assert_eq!(intruder.take(down("w")).await, [ok(true), ok(true)]);
+    for depth in 2..16 {
+        assert_eq!(intruder.take(down("open")).await, [ok(true), ok(true)], "{depth}");
+    }
+    assert_eq!(intruder.take(down("open")).await, [error("name-too-long"), error("name-too-long")]);
+}
+
+#[tokio::test]
 async fn a_directory_stays_the_one_that_was_granted() {
     let home = Home::new(&["d/file", "other/file"]);
     let intruder = home.enter(&["fs:read:d"]).await;
@@ -415,6 +459,10 @@ async fn names_are_bytes_and_directories_are_large() {
     std::fs::write(home.at("d").join(std::ffi::OsStr::from_bytes(b"bad\xff")), "x").expect("to write");
     let intruder = home.enter(&["fs:read:d"]).await;
     assert_eq!(intruder.step(json!({ "do": "list" })).await, ok(json!(["(illegal-byte-sequence)", "a"])));
+    let kinds = Home::new(&["d/file", "d/dir/x"]);
+    kinds.link("d/link", "file");
+    let told = kinds.enter(&["fs:read:d"]).await.step(json!({ "do": "list-types" })).await;
+    assert_eq!(told, ok(json!(["dir: directory", "file: regular-file", "link: symbolic-link"])));
     std::fs::create_dir(home.at("d/large")).expect("to make");
     for n in 0..100_000 {
         std::fs::File::create(home.at("d/large").join(n.to_string())).expect("to make");
@@ -434,6 +482,10 @@ async fn names_are_bytes_and_directories_are_large() {
     watch.abort();
     let longest = LONGEST.load(Ordering::Relaxed);
     assert!(longest < 100_000, "the thread was held for {longest} µs");
+    // It is read as it is asked for: two hundred beginnings of it are no work, and no memory.
+    let begun = Instant::now();
+    assert_eq!(intruder.step(json!({ "do": "hold-listings", "path": "large", "count": 200 })).await, ok(200));
+    assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
 }
 
 static LONGEST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
@@ -450,9 +502,84 @@ async fn descriptors_are_counted_and_keep_their_rights() {
     let hidden = Profile { paths: vec![], ..Profile::unrestricted() };
     let told = intruder.take_under(hidden, json!([{ "do": "fd-read" }, cat("file"), { "do": "list" }])).await;
     assert_eq!(told, [error("nothing is open"), error("access"), error("access")]);
-    assert_eq!(intruder.step(json!({ "do": "open-many", "path": "file", "count": 2_000 })).await, ok(2_000));
-    assert_eq!(intruder.step(json!({ "do": "close" })).await, ok(true));
-    assert_eq!(intruder.step(json!({ "do": "open-many", "path": "file", "count": 2_000 })).await, ok(2_000));
+}
+
+/// The files that this process has open below a directory.
+fn open_below(dir: &Path) -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").expect("the list").flatten();
+    all.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to.starts_with(dir))).count()
+}
+
+#[tokio::test]
+async fn what_is_held_open_has_a_bound() {
+    let home = Home::new(&["w/file"]);
+    for grants in [&["fs:write:w"][..], &["fs:write:w", "fs:read:w/kept"]] {
+        home.write("w/kept/x", "x");
+        let intruder = home.enter(grants).await;
+        let before = open_below(home.root.path());
+        // A listing is begun from an open directory, so that the last one has no room for both.
+        for (what, path, held) in [
+            ("open-many", "file", 256),
+            ("hold-streams", "file", 256),
+            ("hold-writers", "file", 256),
+            ("hold-listings", ".", 255),
+        ] {
+            // Twice: what is closed is free again.
+            for _ in 0..2 {
+                let step = json!({ "do": what, "path": path, "count": 1_000 });
+                assert_eq!(intruder.step(step).await, error(&format!("busy after {held}")), "{grants:?} {what}");
+                // A short directory is read to its end at once.
+                let open = if what == "hold-listings" { 0 } else { held };
+                assert_eq!(open_below(home.root.path()), before + open, "{grants:?} {what}");
+                if held == 256 {
+                    assert_eq!(intruder.step(cat("file")).await, error("busy"), "{grants:?} {what}");
+                }
+                assert_eq!(intruder.step(json!({ "do": "close" })).await, ok(true));
+                assert_eq!(open_below(home.root.path()), before, "{grants:?} {what}");
+                assert_eq!(intruder.step(cat("file")).await, ok("w/file"), "{grants:?} {what}");
+            }
+        }
+        // These are one descriptor, however often they are asked for.
+        assert_eq!(intruder.step(json!({ "do": "hold-preopens", "count": 1_000 })).await, ok(1_000));
+        assert_eq!(open_below(home.root.path()), before);
+        drop(intruder);
+    }
+}
+
+#[tokio::test]
+async fn the_files_of_a_call_that_is_stopped_are_closed() {
+    let home = Home::new(&["d/file"]);
+    let limits = Limits { tool_cpu_ms: 50, ..Limits::default() };
+    let intruder = home.enter_with(&["fs:read:d"], limits).await;
+    let before = open_below(home.root.path());
+    let steps = json!([{ "do": "open-many", "path": "file", "count": 100 }, { "do": "spin" }]);
+    let message = intruder.fails(steps).await;
+    assert!(message.starts_with("it computed for longer than the limit `tool-cpu-ms` of 50 ms"), "{message}");
+    assert_eq!(open_below(home.root.path()), before);
+}
+
+#[tokio::test]
+async fn a_call_that_is_stopped_still_says_what_it_was_refused() {
+    let home = Home::new(&["docs/a", "r/file"]);
+    let refused = [
+        json!({ "do": "cat", "dir": ".", "path": "docs/a" }),
+        json!({ "do": "open", "dir": "r", "path": "file", "with": ["write"] }),
+    ];
+    for (end, why) in [
+        (json!({ "do": "spin" }), "it computed for longer than the limit `tool-cpu-ms` of 50 ms"),
+        (json!({ "do": "sleep" }), "it took longer than the limit `tool-wall-ms` of 100 ms"),
+        (json!({ "do": "trap" }), "it panicked or aborted"),
+    ] {
+        // Short only where it is to run out: on a busy machine 50 ms of computing take any time.
+        let tool_wall_ms = if end["do"] == "sleep" { 100 } else { Limits::default().tool_wall_ms };
+        let limits = Limits { tool_wall_ms, tool_cpu_ms: 50, ..Limits::default() };
+        let intruder = home.enter_with(&["fs:read:r"], limits).await;
+        let steps = json!([refused[0], refused[1], end]);
+        let message = intruder.fails(steps).await;
+        assert!(message.starts_with(why), "{message}");
+        let expect = ["fs:read:docs --grant p=fs:read:docs", "fs:write:r --grant p=fs:write:r"];
+        assert_eq!(intruder.refused(), expect, "{message}");
+    }
 }
 
 #[tokio::test]
@@ -521,6 +648,24 @@ async fn where_nothing_was_granted_the_grant_is_named() {
         preopens.as_array_mut().expect("a list").sort_by_key(Value::to_string);
         assert_eq!(preopens, json!(expect));
     }
+    // A C program, whose library looks for the directory first, learns the same.
+    let intruder = home.enter(&["fs:read:granted"]).await;
+    for (what, path, grant) in [
+        ("c-open", "docs/a", "fs:read:docs"),
+        ("c-open", "/docs/a", "fs:read:docs"),
+        ("c-open", "b", "fs:read:."),
+        ("c-stat", "docs/a", "fs:read:docs"),
+        ("c-list", "docs", "fs:read:docs"),
+        ("c-list", ".", "fs:read:."),
+    ] {
+        let told = intruder.step(json!({ "do": what, "path": path })).await;
+        assert_eq!(told, error("permission denied"), "{what} {path}");
+        assert_eq!(intruder.refused(), [format!("{grant} --grant p={grant}")], "{what} {path}");
+    }
+    for (what, path) in [("c-open", "granted/file"), ("c-stat", "granted/file"), ("c-list", "granted")] {
+        assert_eq!(intruder.step(json!({ "do": what, "path": path })).await, ok(true), "{what} {path}");
+    }
+    assert_eq!(intruder.refused(), [""; 0]);
     // One call that tries every path is not listed for ever.
     let intruder = home.enter(&[]).await;
     let steps: Vec<_> = (0..200).map(|n| json!({ "do": "cat", "dir": ".", "path": format!("d{n}/x") })).collect();

@@ -63,6 +63,15 @@ impl Intruder {
         self.take_under(Profile::unrestricted(), steps).await
     }
 
+    /// Takes steps that end badly, and says how.
+    async fn fails(&self, steps: Value) -> String {
+        let arguments = json!({ "steps": steps }).to_string();
+        let call = ToolCall { id: "call-1".into(), name: "intrude".into(), arguments, opaque: None };
+        let provider = self.attached.provider.as_ref().expect("it has tools");
+        let context = tool_context(Profile::unrestricted(), &CancellationToken::new());
+        provider.call(&context, call).await.expect_err("it does not return").message
+    }
+
     async fn take_under(&self, profile: Profile, steps: Value) -> Vec<Value> {
         let arguments = json!({ "steps": steps }).to_string();
         let call = ToolCall { id: "call-1".into(), name: "intrude".into(), arguments, opaque: None };

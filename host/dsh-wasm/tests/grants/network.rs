@@ -391,12 +391,7 @@ async fn a_request_that_waits_ends_with_the_wall_clock() {
     let grant = format!("net:127.0.0.1:{}", server.port());
     let limits = Limits { tool_wall_ms: 100, tool_cpu_ms: 100, ..Limits::default() };
     let intruder = Intruder::enter(Entry { grants: &[&grant], limits, ..Entry::default() }).await;
-    let arguments = json!({ "steps": [get(&format!("http://127.0.0.1:{}/silent", server.port()))] }).to_string();
-    let call = ToolCall { id: "call-1".into(), name: "intrude".into(), arguments, opaque: None };
-    let provider = intruder.attached.provider.as_ref().expect("it has tools");
-    let context = tool_context(Profile::unrestricted(), &CancellationToken::new());
-    let failure = provider.call(&context, call).await.expect_err("it is over");
-    let message = failure.message;
+    let message = intruder.fails(json!([get(&format!("http://127.0.0.1:{}/silent", server.port()))])).await;
     assert!(message.starts_with("it took longer than the limit `tool-wall-ms` of 100 ms"), "{message}");
     assert_eq!(intruder.step(get(&format!("http://127.0.0.1:{}/", server.port()))).await, well());
 }
