@@ -60,6 +60,11 @@ impl Environment {
         self.raw(name)?.to_str().map(str::to_owned)
     }
 
+    /// A variable that was granted to a plugin: to the programs in there, one that is set to nothing is set.
+    pub fn for_a_plugin(&self, name: &str) -> Option<&OsStr> {
+        self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
     /// Whether standard output is a terminal that shows colours, and the user wants them (see no-color.org).
     pub fn shows_colours(&self) -> bool {
         self.stdout_is_terminal && self.raw("NO_COLOR").is_none() && self.raw("TERM").is_some_and(|term| term != "dumb")

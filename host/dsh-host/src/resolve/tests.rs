@@ -205,6 +205,25 @@ fn mistakes_in_the_configuration_have_a_place() {
 }
 
 #[test]
+fn only_the_very_variable_of_a_key_cannot_be_granted() {
+    let world = world("[providers.mine]\nkind = \"compatible\"\nbase-url = \"http://u\"\napi-key-env = \"MY_KEY\"\n");
+    let line = |name: &str| format!("--config c.toml --model echo --plugin echo --grant echo=env:{name} hi");
+    for key in ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DEEPSEEK_API_KEY", "DSH_API_KEY", "MY_KEY"] {
+        let expect = format!("error: `{key}` is the key of a provider and cannot be granted to `echo`");
+        assert_eq!(world.error(&line(key)), expect);
+    }
+    // These are other variables.
+    for name in ["my_key", "MY_KEY_", "MY_KE", "openai_api_key", "OPENAI_API_KEY_FILE", "XOPENAI_API_KEY"] {
+        world.plan(&line(name));
+    }
+    for name in ["MY_KEY*", "MY_KEY=x", "", "*", "$MY_KEY"] {
+        let error = world.error(&line(name));
+        let expect = format!("`env:{name}` is no capability: write the name of one variable: `env:TERM`");
+        assert!(error.contains(&expect), "{error}");
+    }
+}
+
+#[test]
 fn several_agents_are_all_made() {
     let config = "model = \"echo\"\n[[agents]]\nid = \"helper\"\nmodel = \"openai/x\"\n[[agents]]\nid = \"main\"\n";
     let world = world(config);
