@@ -56,11 +56,18 @@ pub async fn run(command: &CompileCommand, environment: &Environment) -> Result<
         let name = sources::name_of(file)
             .unwrap_or_else(|_| PluginName::new("plugin").expect("invariant: `plugin` is a valid name"));
         let made = engine.precompile(bytes, name.clone(), target).await;
-        let made = made.map_err(|refusal| Stop::usage(format!("`{file}`: {refusal}")).hint(refusal.hint()))?;
+        let made = made.map_err(|refusal| compose::refused(&format!("`{file}`"), &refusal.into()))?;
         made.map(|made| shown(&name, &path, made)).ok_or_else(|| not_kept(&directory))
     };
-    let done = join_all(command.files.iter().map(compile)).await;
-    let done = done.into_iter().collect::<Result<Vec<Shown>, Stop>>()?;
+    let (done, stops): (Vec<_>, Vec<_>) =
+        join_all(command.files.iter().map(compile)).await.into_iter().partition(Result::is_ok);
+    let mut stops: Vec<Stop> = stops.into_iter().filter_map(Result::err).collect();
+    // A cache that cannot be written is told once.
+    stops.dedup_by(|one, before| one.message == before.message);
+    if let Some(stop) = Stop::together(stops) {
+        return Err(stop);
+    }
+    let done: Vec<Shown> = done.into_iter().filter_map(Result::ok).collect();
     match command.output {
         Shape::Json => print_json(&done)?,
         Shape::Text => print(&text(&done))?,
