@@ -129,7 +129,7 @@ where
         let colon = if n == 0 { "" } else { ":" };
         let extensions = span.extensions();
         let fields = extensions.get::<FormattedFields<N>>().map(|fields| fields.fields.as_str()).unwrap_or_default();
-        write!(writer, "{colon}{}{{{}}}", span.name(), tame(fields))?;
+        write!(writer, "{colon}{}{{{}}}", span.name(), tame(fields).replace('\n', " "))?;
     }
     writeln!(writer, ": over{times}")
 }

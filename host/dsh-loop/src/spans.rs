@@ -22,8 +22,8 @@ pub(crate) fn request(request: &ModelRequest) -> Span {
     debug_span!(target: "dsh::request", "request", turn, step, attempt = request.attempt, model = %request.model)
 }
 
-/// A tool call on its way through listeners and guards.
+/// A tool call on its way through listeners and guards. Its names are the model's, so they are quoted.
 pub(crate) fn tool_call(at: StepRef, call: &ToolCall) -> Span {
     let StepRef { turn, step } = at;
-    debug_span!(target: "dsh::tool", "tool-call", turn, step, call_id = %call.id, tool = %call.name)
+    debug_span!(target: "dsh::tool", "tool-call", turn, step, call_id = call.id.as_str(), tool = call.name.as_str())
 }

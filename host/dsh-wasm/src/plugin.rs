@@ -192,7 +192,11 @@ impl Core {
     /// `text` with the values of granted environment variables left out: they are secrets more often than not.
     pub(crate) fn without_env(&self, text: &str) -> String {
         let secrets = self.env.iter().map(|(_, value)| value).filter(|value| value.len() >= MIN_SECRET_BYTES);
-        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "•••"))
+        secrets.fold(text.to_owned(), |text, secret| {
+            // Arguments are JSON, where quotes and line ends in it look otherwise.
+            let in_json = serde_json::Value::from(secret.as_str()).to_string();
+            text.replace(secret.as_str(), "•••").replace(&in_json[1..in_json.len() - 1], "•••")
+        })
     }
 
     /// The names of the granted environment variables.

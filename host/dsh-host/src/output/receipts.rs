@@ -119,21 +119,25 @@ impl Recorder {
     pub fn witness(&self) -> Witness {
         Witness(self.shared.clone())
     }
+
+    /// Nothing more comes; whether all is written in time.
+    fn is_written_within(&mut self, wait: Duration) -> bool {
+        let Some(written) = self.written.take() else { return true };
+        // A full queue needs no item: the thread looks here when it is empty.
+        self.shared.over.store(true, Ordering::Release);
+        let _ = self.shared.queue.try_send(Item::End);
+        written.recv_timeout(wait) != Err(RecvTimeoutError::Timeout)
+    }
 }
 
 impl Drop for Recorder {
     /// Waits until all is written, and says what was not and what it came to.
     fn drop(&mut self) {
-        if let Some(written) = self.written.take() {
-            // A full queue needs no item: the thread looks here when it is empty.
-            self.shared.over.store(true, Ordering::Release);
-            let _ = self.shared.queue.try_send(Item::End);
-            if written.recv_timeout(LAST_WAIT) == Err(RecvTimeoutError::Timeout) {
-                diagnostics::complain(format_args!(
-                    "what was left for the files of `--receipts` and `--trace-plugins` could not be written within {} s: they are not complete",
-                    LAST_WAIT.as_secs()
-                ));
-            }
+        if !self.is_written_within(LAST_WAIT) {
+            diagnostics::complain(format_args!(
+                "what was left for the files of `--receipts` and `--trace-plugins` could not be written within {} s: they are not complete",
+                LAST_WAIT.as_secs()
+            ));
         }
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
         if dropped > 0 {
@@ -275,4 +279,42 @@ impl Lines {
 
 fn complain(path: &Path, error: &std::io::Error) {
     diagnostics::complain(format_args!("`{}` could not be written and is not complete: {error}", path.display()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    use std::os::fd::OwnedFd;
+
+    /// A recorder whose timeline is a pipe that takes nothing more, with the end to read from.
+    fn stuck() -> (Recorder, std::io::PipeReader) {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let mut file = File::from(OwnedFd::from(writer));
+        let flags = fcntl_getfl(&file).expect("it has flags");
+        fcntl_setfl(&file, flags | OFlags::NONBLOCK).expect("they can be set");
+        while file.write(&[b' '; 4_096]).is_ok() {}
+        fcntl_setfl(&file, flags).expect("they can be set");
+        let timeline = Some(Target { path: "pipe".into(), file });
+        (Recorder::start(Wanted { timeline, ..Wanted::default() }).expect("a file is wanted"), reader)
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_empties_does_not_hold_up_the_end() {
+        let (mut recorder, _reader) = stuck();
+        assert!(!recorder.is_written_within(Duration::from_millis(20)));
+    }
+
+    #[test]
+    fn one_that_is_emptied_gets_all() {
+        let (mut recorder, mut reader) = stuck();
+        let read = std::thread::spawn(move || {
+            let mut text = String::new();
+            std::io::Read::read_to_string(&mut reader, &mut text).map(|_| text)
+        });
+        assert!(recorder.is_written_within(LAST_WAIT));
+        drop(recorder);
+        let text = read.join().expect("no panic").expect("it is text");
+        assert_eq!(text.trim_start(), "[\n\n]\n");
+    }
 }
