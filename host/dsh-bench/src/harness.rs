@@ -1,5 +1,5 @@
 //! The whole program at work: 20 steps with the tool call `bash -c true`, with and without five no-op plugins, and a turn whose tool
-//! answers grow. What the comparison of harnesses in docs/ARCHITECTURE.md asks of each.
+//! answers grow: what can be measured in the same way at any harness, from outside.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

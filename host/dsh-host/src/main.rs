@@ -8,6 +8,7 @@
 //! | what they mean together: a plan | `resolve/`, `providers.rs` |
 //! | which plugins somebody agreed to, and to what | `lock/` |
 //! | from a plan to services, plugins and a loop | `compose.rs` |
+//! | near names for hints, and who may write the cache | `names.rs`, `reach.rs` |
 //! | running it: headless, or a chat | `run/` |
 //! | plugins whose files change while it runs | `reload/` |
 //! | standard input and output | `input/`, `output/`, `approve.rs` |

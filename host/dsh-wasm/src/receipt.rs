@@ -78,7 +78,7 @@ pub struct Receipt {
     pub bytes_in: u64,
     /// Texts and byte lists that it gave: its result, arguments of imports, its output streams.
     pub bytes_out: u64,
-    /// Calls of the host's own imports.
+    /// Calls of imports, WASI's among them, as the limit `host-calls` counts them.
     pub host_calls: u32,
     /// What it came to.
     pub verdict: Verdict,

@@ -1,7 +1,6 @@
-//! `(@repeat N …)` stands for what is inside it, N times, with `{n}` replaced by the number of the time, from 0, and `{n+1}` by
-//! the next one; `(@nest N (…))` for what is
-//! inside it N levels deep, each before the last parenthesis of the one around it. Annotations of this form are WebAssembly text that
-//! other tools skip.
+//! `(@repeat N …)` stands for what is inside it, N times, with `{n}` replaced by the number of the time, from 0, and `{n+1}` by the next
+//! one; `(@nest N (…))` for what is inside it N levels deep, each before the last parenthesis of the one around it. Annotations of this
+//! form are WebAssembly text that other tools skip.
 
 /// `text` with all repetitions written out; they may be inside each other.
 pub(crate) fn expand(text: &str) -> Result<String, String> {

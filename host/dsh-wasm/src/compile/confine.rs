@@ -105,7 +105,7 @@ const COMPUTING: [i64; 29] = [
     libc::SYS_getrandom,
     // Allowed here, so that the other filter's answer counts.
     libc::SYS_clone3,
-    // A library that looks at its own limits; the limits of others and new ones are refused by what this process is.
+    // What it has used so far, which a library may ask; it tells nothing of others.
     libc::SYS_getrusage,
 ];
 
