@@ -252,27 +252,6 @@ fn option_for(plugin: &PluginName, grant: &Grant) -> String {
     }
 }
 
-#[cfg(test)]
-impl Core {
-    /// A plugin `p` with these grants and nothing else.
-    pub(crate) fn with_grants(grants: Grants) -> Self {
-        let spec = PluginSpec::new(PluginName::new("p").expect("valid"));
-        Self {
-            name: spec.name,
-            config: "{}".into(),
-            limits: spec.limits,
-            workspace: None,
-            network: Network::default(),
-            refused: Mutex::default(),
-            code: None,
-            told: AtomicBool::new(false),
-            env: Vec::new(),
-            dirs: Vec::new(),
-            grants,
-        }
-    }
-}
-
 fn in_patterns(patterns: &[String], name: &str) -> bool {
     patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
