@@ -101,7 +101,7 @@ impl Journal {
             watcher.off.store(true, Ordering::Relaxed);
             error.message.push_str(&format!("; it failed {failures} times in a row and is off for this run"));
         }
-        tracing::warn!(plugin = %error.plugin, "{error}");
+        tracing::warn!("{error}");
         let (at, after_the_turn) = {
             let state = self.state();
             (state.at(), state.open.is_none() && state.unanswered.is_empty() && state.last_turn > 0)
