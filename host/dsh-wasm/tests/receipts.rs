@@ -104,7 +104,8 @@ async fn a_call_that_is_dropped_was_aborted_and_keeps_what_it_cost() {
         Arc::new(|_| Box::pin(std::future::pending()));
     {
         let draft = draft(1);
-        let run = run_request(&[&attached], draft, never);
+        let listeners = [&attached];
+        let run = run_request(&listeners, draft, never);
         let mut run = std::pin::pin!(run);
         assert!(futures::poll!(&mut run).is_pending(), "it waits for the rest");
     }
@@ -112,4 +113,20 @@ async fn a_call_that_is_dropped_was_aborted_and_keeps_what_it_cost() {
     assert_eq!(outline(&receipts), [(1, None, "p", Verdict::Aborted)]);
     assert_eq!((receipts[0].host_calls, receipts[0].peak_memory), (2, 2 * 65_536));
     assert!(receipts[0].excluded > Duration::ZERO);
+}
+
+#[tokio::test]
+async fn a_call_that_gets_no_lease_has_a_receipt() {
+    let kept = Kept::default();
+    let engine = kept.engine();
+    let limits = Limits { leases: 1, ..Limits::default() };
+    let spec = dsh_wasm::PluginSpec { limits, ..spec("p") };
+    let (attached, _) = attach(&engine, &request_listener("", PASS), spec).await;
+    run_request(&[&attached, &attached], draft(1), nothing()).await.expect_err("two are too many");
+    let receipts = kept.take();
+    let refused = &receipts[0];
+    assert_eq!((refused.number, refused.within, refused.verdict), (2, Some(1), Verdict::Limit));
+    assert_eq!(refused.message.as_deref(), Some("it has as many calls under way as the limit `leases` of 1"));
+    assert_eq!(refused.wall, refused.instance, "it got no further");
+    assert_eq!((refused.host_calls, refused.bytes_in, refused.peak_memory), (0, 0, 0));
 }

@@ -39,6 +39,18 @@ pub fn component(world: &str, core: &str) -> Vec<u8> {
     component_with(contract(), world, core)
 }
 
+/// The same with the lines of `core` as debug information, as if it were the file `file`.
+///
+/// # Panics
+/// When they do not fit.
+#[must_use]
+pub fn component_with_lines(world: &str, core: &str, file: &str) -> Vec<u8> {
+    let parse = |core: &str| {
+        wat::Parser::new().generate_dwarf(wat::GenerateDwarf::Lines).parse_str(Some(Path::new(file)), core)
+    };
+    encode_as(contract(), world, |_, _| core.to_owned(), parse).unwrap_or_else(|error| panic!("{error}"))
+}
+
 /// The same with more WIT packages beside the contract.
 ///
 /// # Panics
@@ -50,15 +62,24 @@ pub fn component_with(resolve: Resolve, world: &str, core: &str) -> Vec<u8> {
 
 /// Makes a component; `core` gets the world to write imports from.
 fn encode(
+    resolve: Resolve,
+    world: &str,
+    core: impl FnOnce(&Resolve, wit_parser::WorldId) -> String,
+) -> Result<Vec<u8>, String> {
+    encode_as(resolve, world, core, |core| wat::parse_str(core))
+}
+
+fn encode_as(
     mut resolve: Resolve,
     world: &str,
     core: impl FnOnce(&Resolve, wit_parser::WorldId) -> String,
+    parse: impl FnOnce(&str) -> wat::Result<Vec<u8>>,
 ) -> Result<Vec<u8>, String> {
     let text = format!("package test:guest;\nworld guest {{\n{world}\n}}\n");
     let package = resolve.push_str("guest.wit", &text).map_err(|error| format!("the world: {error:#}"))?;
     let world = resolve.select_world(&[package], Some("guest")).map_err(|error| format!("the world: {error:#}"))?;
     let core = core(&resolve, world);
-    let mut module = wat::parse_str(&core).map_err(|error| format!("the core module: {error}"))?;
+    let mut module = parse(&core).map_err(|error| format!("the core module: {error}"))?;
     wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8, false)
         .map_err(|error| format!("the metadata: {error:#}"))?;
     let mut encoder = wit_component::ComponentEncoder::default();
