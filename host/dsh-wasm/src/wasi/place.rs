@@ -139,12 +139,14 @@ pub(crate) fn stays_within(place: &Place, base: &str, target: &str) -> bool {
     if target.starts_with('/') {
         return false;
     }
+    let mut named = false;
     for part in target.split('/') {
         match part {
             "" | "." => {}
-            ".." if depth == 0 => return false,
+            // Behind a name, which may be a link itself, nobody knows where up is.
+            ".." if named || depth == 0 => return false,
             ".." => depth -= 1,
-            _ => depth += 1,
+            _ => named = true,
         }
     }
     true
