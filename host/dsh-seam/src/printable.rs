@@ -5,7 +5,8 @@
 /// direction of the text.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// `text` as a quoted name: at most `most` characters, what is hidden shown as `\u{1b}`.
