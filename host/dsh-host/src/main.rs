@@ -8,7 +8,7 @@
 //! | what they mean together: a plan | `resolve/`, `providers.rs` |
 //! | which plugins somebody agreed to, and to what | `lock/` |
 //! | from a plan to services, plugins and a loop | `compose.rs` |
-//! | near names for hints, and who may write the cache | `names.rs`, `reach.rs` |
+//! | near names for hints, hashes as they are shown, who may write the cache | `names.rs`, `hash.rs`, `reach.rs` |
 //! | running it: headless, or a chat | `run/` |
 //! | plugins whose files change while it runs | `reload/` |
 //! | standard input and output | `input/`, `output/`, `approve.rs` |
@@ -24,6 +24,7 @@ mod config;
 mod diagnostics;
 mod env;
 mod exit;
+mod hash;
 mod input;
 mod lock;
 mod names;

@@ -11,10 +11,9 @@ use super::{columns, print, print_json, print_line};
 use crate::args::{CacheCommand, Shape};
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
+use crate::hash;
 use crate::output::chat::tame;
 
-/// Digits of a hash that are shown to a person: enough to tell components apart.
-const SHOWN_HASH: usize = 12;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a program reads about an entry.
@@ -110,7 +109,7 @@ fn list(entries: &[CacheEntry], shape: Shape) -> Result<Code, Stop> {
         let state = if entry.usable { "" } else { "not for this host" };
         vec![
             // A name that is no hash may be anything.
-            tame(&entry.sha256.chars().take(SHOWN_HASH).collect::<String>()),
+            tame(&entry.sha256.chars().take(hash::SHOWN).collect::<String>()),
             entry.plugin.clone().unwrap_or_else(|| "?".into()),
             size_text(entry.bytes),
             date(entry.used),

@@ -13,6 +13,7 @@ use dsh_wasm::{Grants, Inspection, LoadError, Refusal};
 use crate::compose;
 use crate::config::sources;
 use crate::exit::Stop;
+use crate::hash::short;
 use crate::resolve::PluginPlan;
 pub use file::{Entry, FILE_NAME, Lock, Unread};
 pub use report::Changes;
@@ -168,12 +169,6 @@ fn of_plugin(locked: Option<&Entry>, lock: &LockPlan, plugin: &Read<'_>) -> Vec<
     problems
 }
 
-/// The first letters of a hash, enough to tell two apart.
-fn short(sha256: &str) -> String {
-    const SHOWN: usize = 12;
-    format!("{}…", sha256.get(..SHOWN).unwrap_or(sha256))
-}
-
 /// A word as a shell takes it.
 pub fn shell_word(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
@@ -203,12 +198,6 @@ pub fn lock_of(read: &[Read<'_>]) -> Result<Lock, Stop> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hashes_are_shown_short() {
-        assert_eq!(short(&"ab".repeat(32)), "abababababab…");
-        assert_eq!(short("ab"), "ab…");
-    }
 
     #[test]
     fn words_are_quoted_where_a_shell_needs_it() {

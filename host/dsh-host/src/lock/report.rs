@@ -6,7 +6,7 @@ use dsh_wasm::Grants;
 use serde::Serialize;
 
 use super::file::{Entry, Lock};
-use super::short;
+use crate::hash::short;
 
 /// What is different.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]

@@ -25,6 +25,7 @@ use crate::config::sources;
 use crate::diagnostics;
 use crate::env::Environment;
 use crate::exit::Stop;
+use crate::hash::short;
 use crate::lock::{self, LockPlan};
 use crate::resolve::{Plan, PluginPlan};
 use crate::run::watch::Watch;
@@ -271,10 +272,4 @@ fn ready(version: &WasmPlugin, known: bool) -> String {
     } else {
         format!("plugin `{name}` changed; the new version takes over at the next turn (SHA-256 {hash})")
     }
-}
-
-/// The first letters of a hash, enough to tell two apart.
-pub fn short(sha256: &str) -> String {
-    const SHOWN: usize = 12;
-    format!("{}…", sha256.get(..SHOWN).unwrap_or(sha256))
 }

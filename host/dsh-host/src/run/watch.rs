@@ -15,11 +15,11 @@ use super::chat::PROMPT;
 use crate::approve::InputApprover;
 use crate::diagnostics;
 use crate::exit::{Code, Ledger};
+use crate::hash::short;
 use crate::input::desk::Desk;
 use crate::output::Sink;
 use crate::output::pump::Pump;
 use crate::output::receipts::Witness;
-use crate::reload::short;
 
 /// Of a plugin's sentence on a line of standard error; the whole is in the log.
 const MESSAGE_CHARS: usize = 500;
