@@ -355,7 +355,9 @@ mod tests {
         }
         assert_eq!(limits.check(), Ok(()));
         assert_eq!(limits.check_beside(Limits::KEYS), Ok(()));
-        assert_eq!(MOST_INSTANCES.min(MAX_CALLS), 256, "the reason of `leases` names the number");
+        let leases = Limits::ALL.iter().find(|limit| limit.key == "leases").expect("it is in the table");
+        assert_eq!(leases.most * 2, MAX_POOLED, "half of the pool, as its reason says");
+        assert!(leases.why.contains(&MAX_POOLED.to_string()), "{}", leases.why);
     }
 
     #[test]

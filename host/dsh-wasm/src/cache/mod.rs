@@ -179,7 +179,7 @@ impl Cache {
         let name = key.file_name();
         if self.max_bytes != 0 && bytes > self.max_bytes {
             self.tell(&format!(
-                "it has {} MiB, and the cache may have {}",
+                "it has {} MiB, and the cache may have {}: allow more with `--cache-max-mib`",
                 bytes.div_ceil(MIB as u64),
                 self.max_bytes / MIB as u64
             ));
