@@ -190,10 +190,9 @@ impl CallClock {
         Overrun::Wall { name, ms: self.wall_limit.load(Relaxed) / 1_000_000, in_host_ms: in_host / 1_000_000 }
     }
 
-    /// Wall, guest and host time of the call so far, for its receipt.
-    pub(crate) fn spent(&self) -> (Duration, Duration) {
-        let wall = now().saturating_sub(self.started.load(Relaxed));
-        (Duration::from_nanos(wall), Duration::from_nanos(self.in_host.load(Relaxed)))
+    /// For how long the call has waited for the host so far, and how much of that does not count for the wall time.
+    pub(crate) fn waited(&self) -> (Duration, Duration) {
+        (Duration::from_nanos(self.in_host.load(Relaxed)), Duration::from_nanos(self.excluded.load(Relaxed)))
     }
 }
 
