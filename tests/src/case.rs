@@ -101,8 +101,20 @@ const CASE_KEYS: &[&str] = &["about", "then", "files", "links", "whole-frame", "
 const RUN_KEYS: &[&str] = &["args", "stdin", "exit", "env", "show-files", "signal"];
 
 /// Commands of the program; any other first argument runs an agent.
-const COMMANDS: &[&str] =
-    &["tool", "plugin", "session", "cache", "config", "doctor", "completions", "help", "--help", "-h", "--version", "-V"];
+const COMMANDS: &[&str] = &[
+    "tool",
+    "plugin",
+    "session",
+    "cache",
+    "config",
+    "doctor",
+    "completions",
+    "help",
+    "--help",
+    "-h",
+    "--version",
+    "-V",
+];
 
 impl Invocation {
     /// Whether it runs an agent, rather than one of the other commands.

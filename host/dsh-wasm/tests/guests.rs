@@ -8,10 +8,7 @@ use std::time::Duration;
 use dsh_seam::event::{Entry, Event, StepMark};
 use dsh_seam::message::{ToolCall, result_text};
 use dsh_seam::plugin::Attached;
-use dsh_seam::tools::{
-    Access, NetworkPolicy, Outcome, PathGrant, Profile,
-    Verdict,
-};
+use dsh_seam::tools::{Access, NetworkPolicy, Outcome, PathGrant, Profile, Verdict};
 use dsh_seam::{AgentId, PluginError, SessionId, StepRef};
 use dsh_wasm::{Compiler, Engine, EngineOptions, Grants, Limits, LoadError, PluginSpec};
 use serde_json::{Value, json};
@@ -71,7 +68,8 @@ fn workspace(files: &[(&str, &str)]) -> (tempfile::TempDir, Engine) {
     let dir = cap_std::fs::Dir::open_ambient_dir(home.path(), cap_std::ambient_authority()).expect("the workspace");
     let cache_dir = Some(target().join("test-cache"));
     let engine =
-        Engine::new(EngineOptions { workspace: Some(dir), cache_dir, ..EngineOptions::new(Compiler::InProcess) }).expect("an engine");
+        Engine::new(EngineOptions { workspace: Some(dir), cache_dir, ..EngineOptions::new(Compiler::InProcess) })
+            .expect("an engine");
     (home, engine)
 }
 
@@ -247,7 +245,7 @@ async fn failures_of_tools_are_told_apart() {
     assert!(sleep.starts_with("Limit it took longer than the limit `tool-wall-ms` of 300 ms ("), "{sleep}");
     let memory = faulty("memory").await;
     assert!(memory.starts_with("Limit memory limit 64 MiB (`memory-mib`): it asked for "), "{memory}");
-    assert_eq!(faulty("output").await, "Limit it handed more data to the host than the limit `output-mib`");
+    assert_eq!(faulty("output").await, "Limit it handed more data to the host than the limit `output-mib` of 16 MiB");
     assert!(faulty("exit").await.starts_with("Trap it exited with code "));
     assert!(faulty("fail").await.starts_with("tool-failed "));
     assert!(faulty("bad-code").await.starts_with("tool-failed "));

@@ -1,8 +1,8 @@
 //! The commands that are no run: each looks at something or makes one tool call.
 
 mod cache;
-mod compile;
 mod check;
+mod compile;
 mod config;
 mod doctor;
 mod lock;

@@ -44,7 +44,8 @@ pub async fn inspect(
     let name = sources::name_of(file)
         .unwrap_or_else(|_| PluginName::new("plugin").expect("invariant: `plugin` is a valid name"));
     let bytes = sources::read(&path).map_err(|unread| unread.stop(&format!("`{file}`"), &path))?;
-    let described = compose::engine(None, environment, None, &Compiling::new(compiling, None))?.describe(bytes, name.clone()).await;
+    let described =
+        compose::engine(None, environment, None, &Compiling::new(compiling, None))?.describe(bytes, name.clone()).await;
     let description = described.map_err(|error| compose::refused(&format!("`{file}`"), &error))?;
     if shape == Shape::Json {
         let Inspection { seams, exports, imports, capabilities, ceiling, size, sha256 } = &description.inspection;
