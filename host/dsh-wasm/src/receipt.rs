@@ -298,7 +298,7 @@ impl Metered {
             }
             Err(failure) => {
                 let fault = Fault::answered(&convert::failure_in(failure.clone()));
-                return self.failed(&fault);
+                self.failed(&fault);
             }
         }
     }

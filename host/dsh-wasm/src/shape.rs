@@ -149,10 +149,10 @@ impl<'a> Reader<'a> {
     pub(crate) fn learn(&mut self, instance: ComponentInstanceTypeId, direction: Direction) {
         for (name, item) in &self.types[instance].exports {
             match item {
-                ComponentEntityType::Type { created: ComponentAnyTypeId::Resource(id), .. } => {
-                    if direction == Direction::Imports {
-                        self.resources.entry(id.resource()).or_insert_with(|| name.clone());
-                    }
+                ComponentEntityType::Type { created: ComponentAnyTypeId::Resource(id), .. }
+                    if direction == Direction::Imports =>
+                {
+                    self.resources.entry(id.resource()).or_insert_with(|| name.clone());
                 }
                 ComponentEntityType::Type { created: ComponentAnyTypeId::Defined(id), .. } => {
                     self.names.entry(*id).or_insert_with(|| name.clone());
