@@ -71,8 +71,8 @@ const WORDS: &[Word] = &[
     Word { word: "io::stdin", below: BINARIES, reason: "only dsh-host knows the terminal" },
 ];
 
-/// `dsh-bench` is a program too.
-const BINARIES: &[&str] = &["dsh-host/src", "dsh-bench/src"];
+/// `dsh-bench` and what it is compared with are programs too.
+const BINARIES: &[&str] = &["dsh-host/src", "dsh-bench/src", "dsh-bench/rivals/src"];
 
 /// Whoever starts a program needs `PATH` to find it, and hands some variables of our own on to it, chosen by name.
 const ENVIRONMENT: &[&str] = &["dsh-host/src", "dsh-bench/src", "dsh-testkit/src", "dsh-services/src/processes"];
