@@ -68,9 +68,9 @@ impl Moved {
 impl Changes {
     /// From `old` to `new`.
     pub fn between(old: &Lock, new: &Lock) -> Self {
-        let mut changes = Self::default();
-        changes.removed =
-            old.entries().filter(|entry| new.get(&entry.name).is_none()).map(|entry| entry.name.to_string()).collect();
+        let gone = old.entries().filter(|entry| new.get(&entry.name).is_none());
+        let removed = gone.map(|entry| entry.name.to_string()).collect();
+        let mut changes = Self { removed, ..Self::default() };
         for entry in new.entries() {
             match old.get(&entry.name) {
                 None => changes.added.push(Shown {
