@@ -4,10 +4,11 @@
 //! a `WasmPlugin` is a [`dsh_seam::plugin::Plugin`]. [`inspect`] looks at a file without compiling or running any of it,
 //! [`Engine::describe`] also asks it about its tools and its configuration. Only this crate knows wasmtime.
 //!
-//! A tour: `engine` (configuration, compiling, cache), `contract`, `shape`, `refusal` (what fits and what to say when it does not),
-//! `instance` (stores and the one way to call a guest), `attachment` and `observing` (leases and seams), `imports` (what guests can call),
-//! `wasi` (files and requests), `convert` (values), `clock`, `limiter`, `output`, `fault` (limits and what a failure is called),
-//! `receipt` and `scene` (what a call cost, and where one failed).
+//! A tour: `engine` and `classes` (configuration), `contract`, `shape`, `refusal` (what fits and what to say when it does not), `prepare`,
+//! `compile`, `cache` (from bytes to machine code), `plugin` and `places` (loading, and where an instance lives), `instance` (stores and
+//! the one way to call a guest), `attachment` and `observing` (leases and seams), `imports` (what guests can call), `wasi` (files and
+//! requests), `convert` (values), `clock`, `limiter`, `output`, `fault` (limits and what a failure is called), `receipt` and `scene`
+//! (what a call cost, and where one failed).
 
 mod attachment;
 mod authority;
