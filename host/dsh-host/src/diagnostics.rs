@@ -58,6 +58,11 @@ pub fn start(loudness: Loudness, environment: &Environment) {
     }
 }
 
+/// Whether a warning is printed.
+pub fn shows_warnings() -> bool {
+    tracing::enabled!(Level::WARN)
+}
+
 /// Says something that a person should know whatever the filters are, unless they asked for silence.
 pub fn note(message: impl fmt::Display) {
     if !QUIET.load(Ordering::Relaxed) {

@@ -9,14 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dsh_loop::CreateError;
 use dsh_seam::event::{
-    ApprovalAnswer, Emitted, ErrorEvent, Event, LiveEvent, PluginFailed, ReasonKind, ToolResultEvent, TurnReason,
+    ApprovalAnswer, Emitted, ErrorEvent, Event, LiveEvent, PluginFailed, ReasonKind, ToolResultEvent, TurnEnd,
+    TurnReason,
 };
-use dsh_seam::message::Usage;
+use dsh_seam::message::{Usage, result_text};
 use dsh_seam::session::SessionError;
 use dsh_seam::tools::{DENYING_CODES, Outcome};
 use dsh_seam::waterfall::RunError;
 use dsh_seam::{AgentId, FailureKind, FailureMode, PluginName, Seam, SessionId};
 use serde::Serialize;
+
+use crate::why;
 
 /// What the process says to whoever started it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -167,6 +170,8 @@ pub const UNENFORCEABLE: &str = "unenforceable";
 const SESSION_CODES: [&str; 3] = ["session-write-failed", "flush-failed", "entry-too-large"];
 /// The codes that stand for a plugin's failure.
 const PLUGIN_CODES: [&str; 3] = ["plugin-failed", "plugin-limit", "plugin-missing"];
+/// The code when an agent has had all its turns.
+const MAX_TURNS: &str = "max-turns";
 /// The code when a plugin ran the rest of a waterfall too often.
 const TOO_OFTEN: &str = "limit";
 
@@ -203,9 +208,9 @@ pub fn failure_code(code: &str) -> Code {
     }
 }
 
-/// What a `tool call` came to.
-pub fn tool_call_code(outcome: &Outcome, fatal: Option<&RunError>, ledger: &Ledger) -> Code {
-    let of_outcome = match (fatal, outcome.code.as_deref()) {
+/// What the outcome of a `tool call` says by itself.
+pub fn outcome_code(outcome: &Outcome, fatal: Option<&RunError>) -> Code {
+    match (fatal, outcome.code.as_deref()) {
         (Some(RunError::Plugin(error)), _) if error.code.as_deref() == Some(UNENFORCEABLE) => Code::Sandbox,
         (Some(RunError::Plugin(_) | RunError::TooManyRuns), _) => Code::Plugin,
         (Some(RunError::Aborted), _) => Code::Interrupted,
@@ -221,7 +226,11 @@ pub fn tool_call_code(outcome: &Outcome, fatal: Option<&RunError>, ledger: &Ledg
         (None, Some("unknown-tool")) => Code::Usage,
         (None, Some("aborted" | "aborted-before-dispatch")) => Code::Interrupted,
         _ => Code::ToolError,
-    };
+    }
+}
+
+/// What a `tool call` with such an outcome came to.
+pub fn tool_call_code(of_outcome: Code, ledger: &Ledger) -> Code {
     // A denial is the outcome's to tell: a single call is either denied or it is not.
     let decided = ledger.earned.iter().filter(|code| **code != Code::Denied).copied().chain([of_outcome]).collect();
     first(&decided).unwrap_or(of_outcome)
@@ -271,6 +280,10 @@ pub struct Ledger {
     reasons: Vec<(Turn, TurnReason)>,
     /// The first turn that earned a code.
     deciding: HashMap<Code, Turn>,
+    /// What earned a code first.
+    why: HashMap<Code, String>,
+    /// The codes of which an error on standard error has told.
+    told: BTreeSet<Code>,
     result: Option<String>,
     usage: Usage,
     turns: u32,
@@ -296,6 +309,22 @@ impl Ledger {
     /// Something outside of the events earned `code`.
     pub fn earn(&mut self, code: Code) {
         self.earned.insert(code);
+    }
+
+    /// `code` was earned by this, unless something else was there first.
+    fn because(&mut self, code: Code, why: String) {
+        self.why.entry(code).or_insert(why);
+    }
+
+    /// Standard error has this error.
+    pub fn told(&mut self, error: &ErrorEvent) {
+        let code = if error.code == MAX_TURNS { Code::Budget } else { failure_code(&error.code) };
+        self.told.insert(code);
+    }
+
+    /// What earned `code`, when no error on standard error has told.
+    pub fn untold(&self, code: Code) -> Option<&str> {
+        self.why.get(&code).filter(|_| !self.told.contains(&code)).map(String::as_str)
     }
 
     /// A turn earned `code`.
@@ -327,14 +356,15 @@ impl Ledger {
     fn observe_live_error(&mut self, agent: &AgentId, error: &ErrorEvent) {
         let code = match error.code.as_str() {
             code if SESSION_CODES.contains(&code) => Code::Session,
-            "max-turns" if self.sub_agents.contains(agent) => return,
-            "max-turns" => Code::Budget,
+            MAX_TURNS if self.sub_agents.contains(agent) => return,
+            MAX_TURNS => Code::Budget,
             "internal" => Code::Internal,
             // A plugin's flush failed.
             code if error.turn == 0 && self.strict && PLUGIN_CODES.contains(&code) => Code::Plugin,
             _ => return,
         };
         self.earn(code);
+        self.because(code, error.message.clone());
     }
 
     fn observe_entry(&mut self, agent: &AgentId, event: &Event) {
@@ -346,7 +376,7 @@ impl Ledger {
             }
             Event::StepStart(_) => self.steps += u32::from(is_prompted),
             Event::Usage(usage) => self.usage = self.usage.plus(usage.usage),
-            Event::TurnEnd(end) if self.is_own(agent, end.turn) => self.observe_reason(agent, end.turn, &end.reason),
+            Event::TurnEnd(end) if self.is_own(agent, end.turn) => self.observe_end(agent, end),
             Event::AssistantMessage(message) if is_prompted && self.is_own(agent, message.turn) => {
                 let texts: Vec<&str> = message.content.iter().filter_map(|block| block.as_text()).collect();
                 let text = texts.concat();
@@ -363,6 +393,7 @@ impl Ledger {
                 if self.strict && decided.call_id.is_none() && decided.answer == ApprovalAnswer::Deny =>
             {
                 self.earn(Code::Denied);
+                self.because(Code::Denied, "a plugin's question was denied; with `--strict` this counts".into());
             }
             _ => {}
         }
@@ -372,7 +403,9 @@ impl Ledger {
         self.own_turns.get(agent).is_some_and(|turns| turns.contains(&turn))
     }
 
-    fn observe_reason(&mut self, agent: &AgentId, turn: u32, reason: &TurnReason) {
+    fn observe_end(&mut self, agent: &AgentId, end: &TurnEnd) {
+        let TurnEnd { turn, reason, .. } = end;
+        let turn = *turn;
         let code = match reason.kind {
             ReasonKind::Completed | ReasonKind::Interrupted => None,
             ReasonKind::Disposed | ReasonKind::Aborted => Some(Code::Interrupted),
@@ -381,6 +414,9 @@ impl Ledger {
         };
         if let Some(code) = code.filter(|code| !self.is_its_parents_to_judge(agent, *code)) {
             self.earn_in(code, agent, turn);
+            if let Some(why) = why::limit(end).or_else(|| why::stopped(end)) {
+                self.because(code, why);
+            }
         }
         self.reasons.push(((agent.clone(), turn), reason.clone()));
     }
@@ -400,28 +436,38 @@ impl Ledger {
             Some(code) if DENYING_CODES.contains(&code) => {
                 self.denied += 1;
                 self.deciding.entry(Code::Denied).or_insert_with(|| (agent.clone(), result.turn));
+                if let Some(why) = why::denial(result) {
+                    self.because(Code::Denied, why);
+                }
                 if self.strict {
                     self.earn(Code::Denied);
                 }
             }
-            Some(UNENFORCEABLE) => self.earn_in(Code::Sandbox, agent, result.turn),
+            Some(UNENFORCEABLE) => {
+                self.earn_in(Code::Sandbox, agent, result.turn);
+                self.because(Code::Sandbox, result_text(&result.content));
+            }
             _ => {}
         }
     }
 
     fn observe_failure(&mut self, agent: &AgentId, failed: &PluginFailed) {
-        let counts = match failed.seam {
-            _ if self.open_plugins.contains(&failed.plugin) => self.strict,
-            Seam::Observer | Seam::Flush => self.strict,
-            Seam::Provider => {
-                matches!(failed.kind, FailureKind::Trap | FailureKind::Limit) && (self.strict || self.tool_call)
-            }
-            _ => true,
-        };
+        let is_open = self.open_plugins.contains(&failed.plugin);
+        let strictly = is_open
+            || match failed.seam {
+                Seam::Observer | Seam::Flush => true,
+                Seam::Provider => !self.tool_call,
+                _ => false,
+            };
+        // An error that a tool answers is for the model.
+        let is_answer = failed.seam == Seam::Provider && failed.kind == FailureKind::Error && !is_open;
+        let counts = !is_answer && (self.strict || !strictly);
         // A plugin's own code stands in the message.
         let is_sandbox = failed.kind == FailureKind::Error && failed.message.contains(&format!("`{UNENFORCEABLE}`"));
         if counts {
-            self.earn_in(if is_sandbox { Code::Sandbox } else { Code::Plugin }, agent, failed.turn);
+            let code = if is_sandbox { Code::Sandbox } else { Code::Plugin };
+            self.earn_in(code, agent, failed.turn);
+            self.because(code, why::failure(failed, strictly));
         }
     }
 

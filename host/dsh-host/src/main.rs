@@ -14,7 +14,7 @@
 //! | standard input and output | `input/`, `output/`, `approve.rs` |
 //! | the other commands | `commands/` |
 //! | standard error | `diagnostics.rs`, `progress.rs` |
-//! | exit codes, all of them | `exit.rs` |
+//! | exit codes, all of them; what decided one | `exit.rs`, `why.rs` |
 
 mod approve;
 mod args;
@@ -35,6 +35,7 @@ mod reach;
 mod reload;
 mod resolve;
 mod run;
+mod why;
 
 use std::io;
 use std::sync::RwLock;

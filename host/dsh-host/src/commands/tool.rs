@@ -20,7 +20,7 @@ use crate::output::receipts::Recorder;
 use crate::resolve::{self, Plan};
 use crate::run::signals::{self, Signals};
 use crate::run::watch::Watch;
-use crate::{approve, compose, diagnostics, names};
+use crate::{approve, compose, diagnostics, names, why};
 
 /// An agent that gets no messages.
 struct Bench {
@@ -113,17 +113,35 @@ pub async fn call(options: &Options, name: &str, arguments: &str, environment: &
     if let Some(error) = &fatal {
         diagnostics::complain(error);
     }
-    let code = exit::tool_call_code(&outcome, fatal.as_ref(), &watch.ledger());
-    show(&outcome, code, plan.output, environment.stdout_is_terminal)?;
+    let of_outcome = exit::outcome_code(&outcome, fatal.as_ref());
+    show(&outcome, of_outcome, plan.output, environment.stdout_is_terminal)?;
+    if fatal.is_none() && outcome.code.as_deref() == Some(why::UNANSWERED) {
+        diagnostics::hint(why::ANSWER_FOR_ME);
+    }
+    decided_by(of_outcome, &watch);
+    // Most near names are in the text of the outcome already.
     let is_unknown = outcome.code.as_deref() == Some("unknown-tool") && fatal.is_none();
-    if let Some(near) = names::nearest(name, tools.iter().map(String::as_str)).filter(|_| is_unknown) {
+    let is_told = result_text(&outcome.content).contains("did you mean");
+    let near = names::nearest(name, tools.iter().map(String::as_str));
+    if let Some(near) = near.filter(|_| is_unknown && !is_told) {
         diagnostics::hint(format_args!("did you mean `{near}`?"));
     }
     // What the call came to is shown; a signal decides all the same.
     if interrupted {
         watch.earn(Code::Interrupted);
     }
-    Ok(exit::tool_call_code(&outcome, fatal.as_ref(), &watch.ledger()))
+    Ok(exit::tool_call_code(of_outcome, &watch.ledger()))
+}
+
+/// Says what else than the outcome earned the exit code, if anything did.
+fn decided_by(of_outcome: Code, watch: &Watch) {
+    let ledger = watch.ledger();
+    let code = exit::tool_call_code(of_outcome, &ledger);
+    if code != of_outcome
+        && let Some(why) = ledger.untold(code)
+    {
+        diagnostics::complain(why);
+    }
 }
 
 /// Awaits the call; a signal aborts it, a second one ends the process. Returns also whether there was a signal.

@@ -264,6 +264,7 @@ impl Running {
             diagnostics::complain(problem);
             self.watch.earn(Code::Interrupted);
         }
+        self.watch.explain();
         self.watch.ledger().code()
     }
 

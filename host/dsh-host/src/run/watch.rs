@@ -4,11 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use dsh_seam::AgentId;
-use dsh_seam::event::{Emitted, Event, LiveEvent, PluginReloaded, ReasonKind, Status, ToolResultEvent, TurnEnd};
-use dsh_seam::message::result_text;
+use dsh_seam::event::{Emitted, Event, LiveEvent, PluginReloaded, Status};
 use dsh_seam::plugin::EventSink;
-use dsh_seam::printable::quoted;
-use dsh_seam::tools::DENYING_CODES;
 use tokio::sync::watch;
 
 use super::chat::PROMPT;
@@ -20,9 +17,7 @@ use crate::input::desk::Desk;
 use crate::output::Sink;
 use crate::output::pump::Pump;
 use crate::output::receipts::Witness;
-
-/// Of a plugin's sentence on a line of standard error; the whole is in the log.
-const MESSAGE_CHARS: usize = 500;
+use crate::why;
 
 /// The one subscriber of a run.
 pub struct Watch {
@@ -92,6 +87,17 @@ impl Watch {
         self.pump.write(|out| sink.finish(&result, out));
     }
 
+    /// Where warnings are not shown: says what decided the exit code, unless an error has said it.
+    pub fn explain(&self) {
+        let ledger = self.ledger();
+        if self.says_errors
+            && !diagnostics::shows_warnings()
+            && let Some(why) = ledger.untold(ledger.code())
+        {
+            diagnostics::complain(why);
+        }
+    }
+
     /// Ends an open line of text, for a chat that is about to write one of its own.
     pub fn end_line(&self) {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,8 +127,8 @@ impl Watch {
     /// Warns of what a run in which nobody reads the events would end with and say nothing. How a sub-agent ended, its parent is told.
     fn warn(&self, agent: &AgentId, event: &Event) {
         let warning = match event {
-            Event::ToolResult(result) if result.turn > 0 => denial(result),
-            Event::TurnEnd(end) if *agent == self.prompted => limit(end),
+            Event::ToolResult(result) if result.turn > 0 => why::denial(result),
+            Event::TurnEnd(end) if *agent == self.prompted => why::limit(end),
             _ => None,
         };
         if let Some(warning) = warning {
@@ -146,37 +152,9 @@ impl Watch {
         if self.says_errors && !said {
             let whose = if *agent == self.prompted { String::new() } else { format!("agent `{agent}`: ") };
             diagnostics::complain(format_args!("{whose}{} ({})", error.message, error.code));
+            self.ledger().told(error);
         }
     }
-}
-
-/// The warning for a turn that a limit ended.
-fn limit(end: &TurnEnd) -> Option<String> {
-    let turn = end.turn;
-    match end.reason.kind {
-        ReasonKind::MaxSteps => Some(format!("turn {turn} ended at its limit of steps; `--max-steps` allows more")),
-        ReasonKind::MaxTokens => {
-            Some(format!("turn {turn} ended because the answer was cut at the model's limit of tokens"))
-        }
-        ReasonKind::Budget => {
-            let message = end.reason.message.as_deref().unwrap_or("a budget ran out");
-            Some(format!("turn {turn} ended: {}", quoted(message, MESSAGE_CHARS)))
-        }
-        _ => None,
-    }
-}
-
-/// The warning for a denied call: a run in which nobody reads the events still says why nothing was done.
-fn denial(result: &ToolResultEvent) -> Option<String> {
-    let code = result.code.as_deref().filter(|code| DENYING_CODES.contains(code))?;
-    let text = result_text(&result.content);
-    let why = text.lines().next().unwrap_or_default();
-    let hint = if code == "approval-unavailable" {
-        "; nobody can be asked here, and `--approve allow` answers for you"
-    } else {
-        ""
-    };
-    Some(format!("a tool call was denied: {why}{hint}"))
 }
 
 #[async_trait]
