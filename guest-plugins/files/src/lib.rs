@@ -119,6 +119,7 @@ fn root(call: &Call) -> Root<'_> {
         "",
         Who {
             granted: Box::new(preopens::names),
+            is_granted: Box::new(preopens::hold),
             in_profile: Box::new(|path, verb| in_profile(call, path, verb)),
             plugin: Box::new(|| own_name(call)),
             cancelled: Box::new(|| call.cancelled()),

@@ -1,5 +1,8 @@
 //! Which directories were granted: what WASI opened for this instance. The standard library knows, but has no way to tell.
 
+use dsh_glob::normalise;
+use std::path::Path;
+
 /// The names under which they are seen, as they were granted.
 #[cfg(target_family = "wasm")]
 pub fn names() -> Vec<String> {
@@ -54,6 +57,14 @@ pub fn names() -> Vec<String> {
         let is_granted = |name: &String| name != "." || std::fs::metadata(".").is_ok();
         names.into_iter().filter(is_granted).collect()
     }
+}
+
+/// Whether a path, normalised and relative to the workspace, is in a granted directory.
+pub fn hold(path: &str) -> bool {
+    names()
+        .iter()
+        .map(|name| normalise(name))
+        .any(|name| name.as_str() == "." || Path::new(path).starts_with(name.as_str()))
 }
 
 /// None on other targets: there is no WASI.

@@ -15,6 +15,8 @@ type InProfile<'a> = Box<dyn Fn(&str, Verb) -> bool + 'a>;
 pub struct Who<'a> {
     /// The granted directories.
     pub granted: Box<dyn Fn() -> Vec<String> + 'a>,
+    /// Whether a path is in one of them.
+    pub is_granted: Box<dyn Fn(&str) -> bool + 'a>,
     /// Whether the profile in force lets a path be read, or written.
     pub in_profile: InProfile<'a>,
     /// The name the plugin was loaded under.
@@ -76,12 +78,16 @@ impl<'a> Root<'a> {
 
     /// The place of a directory as the model wrote it.
     pub fn directory(&self, path: &str) -> Result<Place, Problem> {
-        Ok(Place { is_directory: true, ..self.place(path, Verb::Read)? })
+        self.locate(path, Verb::Read, true)
     }
 
     /// The place of a file as the model wrote it; no part of it is a symbolic link. `..` is resolved by the text alone, so that a link
     /// cannot bend it.
     pub fn place(&self, path: &str, verb: Verb) -> Result<Place, Problem> {
+        self.locate(path, verb, false)
+    }
+
+    fn locate(&self, path: &str, verb: Verb, is_directory: bool) -> Result<Place, Problem> {
         if path.contains('\0') {
             return Err(Problem::Outside {
                 path: path.replace('\0', "\\0"),
@@ -94,9 +100,31 @@ impl<'a> Root<'a> {
         if path.starts_with('/') || normal.is_outside() {
             return Err(Problem::Outside { path: path.to_owned(), hint: self.outside_hint(verb) });
         }
-        let place = self.below(&shown);
+        let below = self.below(&shown);
+        let place = Place { is_directory: is_directory || below.is_directory, ..below };
+        if !(self.who.is_granted)(&place.shown) {
+            Self::ask_for(&place, verb);
+            return Err(self.not_granted(&place, verb));
+        }
         self.refuse_links(&place, verb)?;
         Ok(place)
+    }
+
+    /// Tries what is not granted once, so that the operator hears of it from the host, with the grant that is missing. Nothing else that
+    /// is not granted is ever looked for: each look would be one more refusal, of a grant that nobody needs.
+    fn ask_for(place: &Place, verb: Verb) {
+        let _ = match verb {
+            Verb::Read if place.is_directory => std::fs::read_dir(&place.real).map(|_| ()),
+            Verb::Read => place.real.metadata().map(|_| ()),
+            Verb::Write => std::fs::OpenOptions::new().write(true).open(&place.real).map(|_| ()),
+        };
+    }
+
+    /// The directories above a path and the path itself, as far as they are granted, the path first.
+    pub fn ancestors(&self, shown: &str) -> Vec<Place> {
+        let ancestors = Path::new(shown).ancestors().map(|ancestor| ancestor.to_string_lossy().into_owned());
+        let named = ancestors.map(|ancestor| if ancestor.is_empty() { ".".to_owned() } else { ancestor });
+        named.filter(|ancestor| (self.who.is_granted)(ancestor)).map(|ancestor| self.below(&ancestor)).collect()
     }
 
     /// Refuses a place with a symbolic link on the way, and says what to name instead.
@@ -134,7 +162,7 @@ impl<'a> Root<'a> {
             return Ok(vec![place]);
         }
         let whole = self.below(".");
-        if whole.real.metadata().is_ok() {
+        if (self.who.is_granted)(&whole.shown) && whole.real.metadata().is_ok() {
             return Ok(vec![whole]);
         }
         let mut starts: Vec<Place> = Vec::new();
@@ -149,6 +177,7 @@ impl<'a> Root<'a> {
             }
         }
         if starts.is_empty() {
+            Self::ask_for(&whole, Verb::Read);
             return Err(self.not_granted(&whole, Verb::Read));
         }
         Ok(starts)
@@ -176,22 +205,13 @@ impl<'a> Root<'a> {
 
     /// Whether some directory on the way is there: without one, nothing was granted that covers the place.
     fn is_reachable(&self, place: &Place) -> bool {
-        Path::new(&place.shown).ancestors().any(|ancestor| {
-            let shown = ancestor.to_string_lossy();
-            let shown = if shown.is_empty() { "." } else { &shown };
-            self.below(shown).real.symlink_metadata().is_ok()
-        })
+        self.ancestors(&place.shown).iter().any(|ancestor| ancestor.real.symlink_metadata().is_ok())
     }
 
     /// The first symbolic link on the way.
     fn link_on_the_way(&self, place: &Place) -> Option<Place> {
-        let mut ancestors: Vec<&Path> = Path::new(&place.shown).ancestors().collect();
-        ancestors.reverse();
-        ancestors
-            .into_iter()
-            .filter(|ancestor| !ancestor.as_os_str().is_empty())
-            .map(|ancestor| self.below(&ancestor.to_string_lossy()))
-            .find(|place| place.real.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink()))
+        let mut on_the_way = self.ancestors(&place.shown).into_iter().rev().filter(|ancestor| ancestor.shown != ".");
+        on_the_way.find(|place| place.real.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink()))
     }
 
     fn not_granted(&self, place: &Place, verb: Verb) -> Problem {
@@ -229,14 +249,9 @@ impl<'a> Root<'a> {
 
     /// The nearest directory that is there, so that the model can look.
     fn not_found_hint(&self, place: &Place) -> String {
-        let there = Path::new(&place.shown).ancestors().skip(1).map(|ancestor| ancestor.to_string_lossy().into_owned());
-        for shown in there {
-            let shown = if shown.is_empty() { "." } else { &shown };
-            if self.below(shown).real.is_dir() {
-                return format!("; `list` shows what is in `{shown}`");
-            }
-        }
-        String::new()
+        let mut above = self.ancestors(&place.shown).into_iter().filter(|ancestor| ancestor.shown != place.shown);
+        let there = above.find(|ancestor| ancestor.real.is_dir());
+        there.map_or_else(String::new, |there| format!("; `list` shows what is in `{}`", there.shown))
     }
 }
 
@@ -271,6 +286,7 @@ pub mod tests {
             base,
             Who {
                 granted: Box::new(granted),
+                is_granted: Box::new(|_| true),
                 in_profile: Box::new(|path, _| path != "docs/hidden"),
                 plugin: Box::new(|| "files".to_owned()),
                 cancelled: Box::new(|| false),

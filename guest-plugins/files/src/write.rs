@@ -26,18 +26,8 @@ pub fn write(root: &Root, path: &str, content: &str) -> Result<String, Problem> 
 
 /// Makes missing directories one by one: `create_dir_all` would try those above the granted one too.
 fn make_parents(root: &Root, place: &Place) -> Result<(), Problem> {
-    let mut missing = Vec::new();
-    let mut at = place.clone();
-    while let Some(parent) = PathBuf::from(&at.shown).parent().map(|parent| parent.to_string_lossy().into_owned()) {
-        if parent.is_empty() {
-            break;
-        }
-        at = root.below(&parent);
-        match at.real.symlink_metadata() {
-            Ok(_) => break,
-            Err(_) => missing.push(at.clone()),
-        }
-    }
+    let above = root.ancestors(&place.shown).into_iter().skip(1);
+    let missing: Vec<Place> = above.take_while(|directory| directory.real.symlink_metadata().is_err()).collect();
     for directory in missing.into_iter().rev() {
         match fs::create_dir(&directory.real) {
             Ok(()) => {}
