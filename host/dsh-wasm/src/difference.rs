@@ -2,6 +2,56 @@
 
 use std::fmt;
 
+use crate::shape::{OWN_RESOURCE, Ty};
+
+/// What one of the two has at a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Side {
+    /// Not a thing.
+    Nothing,
+    /// No function of that name.
+    NoFunction,
+    /// No resource of that name.
+    NoResource,
+    /// A resource of that name.
+    Resource,
+    /// A handle to a resource that the component defines itself.
+    OwnResource,
+    /// A type or a function, in WIT.
+    Wit(String),
+}
+
+impl Side {
+    /// A type, told whole.
+    pub(crate) fn of(ty: &Ty) -> Self {
+        match ty {
+            Ty::Own(None) | Ty::Borrow(None) => Self::OwnResource,
+            ty => Self::Wit(ty.words(true)),
+        }
+    }
+
+    /// What this host does with it.
+    fn verb(&self) -> &'static str {
+        match self {
+            Self::NoFunction | Self::NoResource => "has",
+            Self::Nothing | Self::Resource | Self::OwnResource | Self::Wit(_) => "takes",
+        }
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing"),
+            Self::NoFunction => f.write_str("no such function"),
+            Self::NoResource => f.write_str("no such resource"),
+            Self::Resource => f.write_str("one"),
+            Self::OwnResource => f.write_str(OWN_RESOURCE),
+            Self::Wit(words) => write!(f, "`{words}`"),
+        }
+    }
+}
+
 /// Where a component's interface differs from this host's. Types are in WIT words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
@@ -10,9 +60,9 @@ pub struct Difference {
     /// The place inside it, outermost first.
     pub place: Vec<String>,
     /// What this host takes there.
-    pub expected: String,
+    pub expected: Side,
     /// What the component has there.
-    pub found: String,
+    pub found: Side,
     /// What exactly is different, where the two do not show it at a glance.
     pub remark: Option<String>,
     /// What to change.
@@ -25,14 +75,8 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let function = Some(format!("function `{}`", self.function)).filter(|_| !self.function.is_empty());
         let place: Vec<&str> = function.as_deref().into_iter().chain(self.place.iter().map(String::as_str)).collect();
-        let quoted = |words: &str| match words {
-            "nothing" | "one" | "no such function" | "no such resource" => words.to_owned(),
-            words if words.starts_with("a resource") => words.to_owned(),
-            words => format!("`{words}`"),
-        };
-        let (expected, found) = (quoted(&self.expected), quoted(&self.found));
-        let verb = if self.expected.starts_with("no such") { "has" } else { "takes" };
-        write!(f, "{}: this host {verb} {expected}, the component has {found}", place.join(", "))?;
+        let (place, verb) = (place.join(", "), self.expected.verb());
+        write!(f, "{place}: this host {verb} {}, the component has {}", self.expected, self.found)?;
         if let Some(remark) = &self.remark {
             write!(f, ": {remark}")?;
         }

@@ -62,7 +62,7 @@ pub use census::Census;
 pub use compile::{
     COMPILE_ARGUMENT, CompileBudget, CompileFault, CompileLimit, CompileLimits, Compiler, Target, compile_for_parent,
 };
-pub use difference::Difference;
+pub use difference::{Difference, Side};
 pub use engine::{Allocation, Engine, EngineError, EngineOptions};
 pub use foreign::{Foreign, MadeFor};
 pub use grants::{Grant, GrantError, GrantPath, Grants, NetRule};
@@ -70,7 +70,7 @@ pub use inspect::{Inspection, inspect, outline, sha256};
 pub use limits::{Limit, LimitError, Limits, MAX_COMPONENT_BYTES};
 pub use plugin::{Description, LoadError, PluginSpec, WasmPlugin};
 pub use prepare::{CompileNotice, CompileStage, Compiling, Precompiled};
-pub use receipt::{Receipt, ReceiptSink, Verdict};
+pub use receipt::{Receipt, ReceiptSink, Verdict, as_micros};
 pub use refusal::Refusal;
 pub use shape::Direction;
 pub use wasi::connect::{Network, Resolve};

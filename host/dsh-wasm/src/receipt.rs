@@ -96,7 +96,8 @@ fn micros<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Err
 
 /// A time in microseconds, with what is below them behind the point.
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of 104 days are exact")]
-pub(crate) fn as_micros(time: Duration) -> f64 {
+#[must_use]
+pub fn as_micros(time: Duration) -> f64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) as f64 / 1_000.0
 }
 

@@ -11,7 +11,7 @@ use wasmparser::component_types::{
 };
 use wasmparser::types::TypesRef;
 
-use crate::difference::{Difference, Lists, nearest_name};
+use crate::difference::{Difference, Lists, Side, nearest_name};
 
 /// A value's type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +73,34 @@ impl Direction {
 
 /// Fields, cases or parameters that are shown of one type, and levels that are walked into, when a type is put into words.
 const SHOWN: usize = 16;
-const DEPTH: usize = 4;
+const DEPTH: Extent = Extent::Levels(4);
+
+/// How much of a type is read.
+#[derive(Debug, Clone, Copy)]
+enum Extent {
+    /// All of it: for what is this host's own, whose size is known.
+    Whole,
+    /// So many levels, and of each no more than is shown.
+    Levels(usize),
+}
+
+impl Extent {
+    /// How many parts of one type are read; one more than is shown tells that there are more.
+    fn breadth(self) -> usize {
+        match self {
+            Self::Whole => usize::MAX,
+            Self::Levels(_) => SHOWN + 1,
+        }
+    }
+
+    /// What is read of the parts; none when they are not looked at.
+    fn below(self) -> Option<Self> {
+        match self {
+            Self::Whole => Some(Self::Whole),
+            Self::Levels(levels) => levels.checked_sub(1).map(Self::Levels),
+        }
+    }
+}
 
 impl Ty {
     /// In WIT words. What has a name and is not `whole` is only named.
@@ -99,10 +126,13 @@ impl Ty {
             Self::Result(ok, err) => format!("result<{}, {}>", part(ok), part(err)),
             Self::Own(Some(name)) => format!("own<{name}>"),
             Self::Borrow(Some(name)) => format!("borrow<{name}>"),
-            Self::Own(None) | Self::Borrow(None) => "a resource of the component's own".into(),
+            Self::Own(None) | Self::Borrow(None) => OWN_RESOURCE.into(),
         }
     }
 }
+
+/// A handle to what is no resource of this host's, which has no name in WIT.
+pub(crate) const OWN_RESOURCE: &str = "a resource of the component's own";
 
 impl FuncTy {
     /// In WIT words.
@@ -168,7 +198,7 @@ impl<'a> Reader<'a> {
         for (name, item) in &self.types[instance].exports {
             match item {
                 ComponentEntityType::Func(id) => {
-                    drop(interface.functions.insert(name.clone(), self.func(*id, usize::MAX)))
+                    drop(interface.functions.insert(name.clone(), self.func(*id, Extent::Whole)))
                 }
                 item if is_resource(item) => drop(interface.resources.insert(name.clone())),
                 _ => {}
@@ -177,25 +207,25 @@ impl<'a> Reader<'a> {
         interface
     }
 
-    fn func(&self, id: ComponentFuncTypeId, depth: usize) -> FuncTy {
+    fn func(&self, id: ComponentFuncTypeId, extent: Extent) -> FuncTy {
         let func = &self.types[id];
-        let shown = if depth == usize::MAX { usize::MAX } else { SHOWN + 1 };
-        let params = func.params.iter().take(shown).map(|(name, ty)| (name.to_string(), self.ty(*ty, depth))).collect();
-        FuncTy { params, result: func.result.map(|ty| self.ty(ty, depth)) }
+        let params = func.params.iter().take(extent.breadth());
+        let params = params.map(|(name, ty)| (name.to_string(), self.ty(*ty, extent))).collect();
+        FuncTy { params, result: func.result.map(|ty| self.ty(ty, extent)) }
     }
 
-    /// A type as a tree, not deeper than `depth`; where that is a bound, not broader than what is shown either.
-    fn ty(&self, ty: ComponentValType, depth: usize) -> Ty {
+    /// A type as a tree.
+    fn ty(&self, ty: ComponentValType, extent: Extent) -> Ty {
         let id = match ty {
             ComponentValType::Primitive(primitive) => return Ty::Primitive(primitive.to_string()),
             ComponentValType::Type(id) => id,
         };
         let name = self.name(id);
-        if depth == 0 {
+        let Some(less) = extent.below() else {
             return Ty::Other(name.unwrap_or_else(|| "…".into()));
-        }
-        let shown = if depth == usize::MAX { usize::MAX } else { SHOWN + 1 };
-        let below = |ty: ComponentValType| self.ty(ty, if depth == usize::MAX { depth } else { depth - 1 });
+        };
+        let shown = extent.breadth();
+        let below = |ty: ComponentValType| self.ty(ty, less);
         match &self.types[id] {
             ComponentDefinedType::Primitive(primitive) => Ty::Primitive(primitive.to_string()),
             ComponentDefinedType::Record(record) => Ty::Record(
@@ -235,7 +265,7 @@ impl<'a> Reader<'a> {
 
     fn around(&self, kind: &str, inner: Option<ComponentValType>) -> String {
         match inner {
-            Some(ty) => format!("{kind}<{}>", self.ty(ty, 1).words(false)),
+            Some(ty) => format!("{kind}<{}>", self.ty(ty, Extent::Levels(1)).words(false)),
             None => kind.to_owned(),
         }
     }
@@ -319,7 +349,7 @@ fn shown(function: &str) -> String {
 }
 
 impl Comparison<'_, '_> {
-    fn put(&mut self, expected: String, found: String, remark: Option<String>, change: String) {
+    fn put(&mut self, expected: Side, found: Side, remark: Option<String>, change: String) {
         let (function, place) = (self.function.clone(), self.place.clone());
         self.found.push(Difference { function, place, expected, found, remark, change, elsewhere: 0 });
     }
@@ -331,7 +361,7 @@ impl Comparison<'_, '_> {
             Some(near) => (Some(format!("it has `{near}`")), format!("rename `{near}` to `{name}`")),
             None => (None, format!("export the function `{name}`")),
         };
-        self.put(function.words(), "no such function".into(), remark, change);
+        self.put(Side::Wit(function.words()), Side::NoFunction, remark, change);
     }
 
     fn unknown(&mut self, name: &str, function: &FuncTy, near: Option<&str>) {
@@ -343,8 +373,8 @@ impl Comparison<'_, '_> {
         self.found.push(Difference {
             function: shown(name),
             place: Vec::new(),
-            expected: "no such function".into(),
-            found: function.words(),
+            expected: Side::NoFunction,
+            found: Side::Wit(function.words()),
             remark: None,
             change,
             elsewhere: 0,
@@ -358,7 +388,7 @@ impl Comparison<'_, '_> {
         };
         self.function.clear();
         self.place = vec![format!("resource `{name}`")];
-        self.put("no such resource".into(), "one".into(), None, change);
+        self.put(Side::NoResource, Side::Resource, None, change);
         self.place.clear();
     }
 
@@ -369,13 +399,13 @@ impl Comparison<'_, '_> {
         let words = || self.reader.func(id, DEPTH).words();
         if found.async_ {
             let (expected, found) = (expected.words(), format!("async {}", words()));
-            return self.put(expected, found, None, "make it a plain `func`".into());
+            return self.put(Side::Wit(expected), Side::Wit(found), None, "make it a plain `func`".into());
         }
         let want: Vec<&str> = expected.params.iter().map(|(name, _)| name.as_str()).collect();
         let have: Vec<&str> = found.params.iter().map(|(name, _)| name.as_str()).collect();
         if let Some((remark, change)) = (Lists { what: "parameter", want: &want, have: &have }).compare() {
             let words = words();
-            self.put(expected.words(), words, Some(remark), change);
+            self.put(Side::Wit(expected.words()), Side::Wit(words), Some(remark), change);
         }
         for (name, want) in &expected.params {
             if let Some((_, have)) = found.params.iter().find(|(have, _)| have.as_str() == name) {
@@ -396,11 +426,11 @@ impl Comparison<'_, '_> {
             (None, None) => {}
             (Some(want), Some(have)) => self.ty(want, have),
             (Some(want), None) => {
-                self.put(want.words(true), "nothing".into(), None, format!("make it `{}`", want.words(false)))
+                self.put(Side::of(want), Side::Nothing, None, format!("make it `{}`", want.words(false)))
             }
             (None, Some(have)) => {
-                let have = self.reader.ty(have, DEPTH).words(true);
-                self.put("nothing".into(), have, None, "leave it out".into());
+                let have = Side::of(&self.reader.ty(have, DEPTH));
+                self.put(Side::Nothing, have, None, "leave it out".into());
             }
         }
     }
@@ -414,7 +444,7 @@ impl Comparison<'_, '_> {
                 |(remark, change)| (Some(remark), change),
             ),
         };
-        self.put(want.words(true), have.words(true), remark, change);
+        self.put(Side::of(want), Side::of(&have), remark, change);
     }
 
     /// Compares the names of two lists, reports how they differ, and says whether they are worth walking into.

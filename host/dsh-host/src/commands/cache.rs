@@ -66,7 +66,7 @@ pub fn run(command: Option<&CacheCommand>, shape: Shape, environment: &Environme
         Some(CacheCommand::List { output }) => list(&entries, *output),
         Some(CacheCommand::Clean { older_than, unused_engine, output }) => {
             let goes = |entry: &CacheEntry| {
-                older_than.is_none_or(|days| is_older(entry.used, days)) && !(*unused_engine && entry.usable)
+                older_than.is_none_or(|days| entry.is_older(DAY * days)) && !(*unused_engine && entry.usable)
             };
             let (gone, kept): (Vec<_>, Vec<_>) = entries.into_iter().partition(goes);
             if let Some(view) = &view {
@@ -78,10 +78,6 @@ pub fn run(command: Option<&CacheCommand>, shape: Shape, environment: &Environme
         }
         Some(CacheCommand::Dir) => Ok(Code::Success),
     }
-}
-
-fn is_older(used: SystemTime, days: u32) -> bool {
-    used.elapsed().is_ok_and(|age| age > DAY * days)
 }
 
 fn summary(directory: String, entries: &[CacheEntry], shape: Shape) -> Result<Code, Stop> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use dsh_seam::AgentId;
 use dsh_seam::event::{Emitted, Event};
 use dsh_seam::message::Chunk;
-use dsh_wasm::Receipt;
+use dsh_wasm::{Receipt, as_micros};
 use serde_json::{Map, Value, json};
 
 /// The process under which plugins are loaded.
@@ -288,10 +288,9 @@ impl Timeline {
     }
 }
 
-/// What the format counts in; what is below stands behind the point.
-#[expect(clippy::cast_precision_loss, reason = "nanoseconds of 104 days are exact")]
+/// What the format counts in.
 fn micros(nanos: u64) -> f64 {
-    nanos as f64 / 1_000.0
+    as_micros(Duration::from_nanos(nanos))
 }
 
 impl Open {

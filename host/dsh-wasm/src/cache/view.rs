@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use dsh_seam::PluginName;
 
 use super::entry::{self, EXTENSION, HEAD_BYTES, engine_tag};
-use super::folder::{Folder, Readers};
+use super::folder::{Folder, Readers, is_older};
 use super::{CacheError, is_left_behind};
 use crate::classes::compiling_engine;
 use crate::compile::Target;
@@ -32,6 +32,14 @@ pub struct CacheEntry {
     pub bytes: u64,
     /// When it was used, to the minute.
     pub used: SystemTime,
+}
+
+impl CacheEntry {
+    /// Whether it was used longer ago than `age`.
+    #[must_use]
+    pub fn is_older(&self, age: Duration) -> bool {
+        is_older(self.used, age)
+    }
 }
 
 /// A cache that is looked at.
