@@ -299,6 +299,16 @@ impl FsView<'_> {
         Ok(here)
     }
 
+    /// Where something is moved or linked from, and where to.
+    async fn both_ends(&mut self, (fd, old): (&Fd, String), (new_fd, new): (&Fd, String)) -> FsResult<(Here, Here)> {
+        self.check_moved_link((fd, &old), (new_fd, &new)).await?;
+        let from = self.place_to_move(fd, old).await?;
+        match self.place_to_move(new_fd, new).await {
+            Ok(to) => Ok((from, to)),
+            Err(error) => self.leave(from, Err(error)),
+        }
+    }
+
     /// Refuses to move a link to where it would lead out, as [`stays_within`] refuses to make it there.
     async fn check_moved_link(&mut self, (fd, old): (&Fd, &str), (new_fd, new): (&Fd, &str)) -> FsResult<()> {
         let (from, to) = (self.opened(fd)?, self.opened(new_fd)?);
@@ -565,12 +575,7 @@ impl types::HostDescriptor for FsView<'_> {
     }
 
     async fn rename_at(&mut self, fd: Fd, old: String, new_fd: Fd, new: String) -> FsResult<()> {
-        self.check_moved_link((&fd, &old), (&new_fd, &new)).await?;
-        let from = self.place_to_move(&fd, old).await?;
-        let to = match self.place_to_move(&new_fd, new).await {
-            Ok(to) => to,
-            Err(error) => return self.leave(from, Err(error)),
-        };
+        let (from, to) = self.both_ends((&fd, old), (&new_fd, new)).await?;
         let (old, new) = (from.name.clone(), to.name.clone());
         let done = types::HostDescriptor::rename_at(&mut self.inner, from.dir(), old, to.dir(), new).await;
         let done = self.leave(from, done);
@@ -578,12 +583,7 @@ impl types::HostDescriptor for FsView<'_> {
     }
 
     async fn link_at(&mut self, fd: Fd, flags: PathFlags, old: String, new_fd: Fd, new: String) -> FsResult<()> {
-        self.check_moved_link((&fd, &old), (&new_fd, &new)).await?;
-        let from = self.place_to_move(&fd, old).await?;
-        let to = match self.place_to_move(&new_fd, new).await {
-            Ok(to) => to,
-            Err(error) => return self.leave(from, Err(error)),
-        };
+        let (from, to) = self.both_ends((&fd, old), (&new_fd, new)).await?;
         let (old, new) = (from.name.clone(), to.name.clone());
         let done = types::HostDescriptor::link_at(&mut self.inner, from.dir(), flags, old, to.dir(), new).await;
         let done = self.leave(from, done);
