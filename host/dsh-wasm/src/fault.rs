@@ -102,40 +102,42 @@ impl Fault {
         Self::error(format!("it returned an ill-formed value: {ill}"))
     }
 
+    /// What kind of failure it is, and in which words: the same wherever it is told.
+    fn told(&self) -> (FailureKind, String) {
+        let (kind, message) = match self {
+            Self::Trap(message) => (FailureKind::Trap, message.clone()),
+            Self::Error { message, .. } => (FailureKind::Error, message.clone()),
+            Self::Limit(message) => (FailureKind::Limit, message.clone()),
+            Self::Overtime(overrun) => (FailureKind::Limit, overrun.to_string()),
+            Self::Aborted => {
+                let grace = ABORT_GRACE.as_secs();
+                let message = format!("it did not return within {grace} s after the turn was aborted and was stopped");
+                (FailureKind::Limit, message)
+            }
+        };
+        (kind, shorten(&clean_lines(&message)))
+    }
+
     /// In the words of a receipt.
     pub(crate) fn words(&self) -> (Verdict, String) {
-        let (verdict, message) = match self {
-            Self::Trap(message) => (Verdict::Trap, message.clone()),
-            Self::Error { message, .. } => (Verdict::Failed, message.clone()),
-            Self::Limit(message) => (Verdict::Limit, message.clone()),
-            Self::Overtime(overrun) => (Verdict::Limit, overrun.to_string()),
-            Self::Aborted => (Verdict::Aborted, "it went on after its turn was aborted and was stopped".into()),
+        let (kind, message) = self.told();
+        let verdict = match (self, kind) {
+            (Self::Aborted, _) => Verdict::Aborted,
+            (_, FailureKind::Trap) => Verdict::Trap,
+            (_, FailureKind::Limit) => Verdict::Limit,
+            (_, FailureKind::Error | FailureKind::Missing) => Verdict::Failed,
         };
-        (verdict, shorten(&clean_lines(&message)))
+        (verdict, message)
     }
 
     /// In the words of the seam.
     pub(crate) fn into_error(self, plugin: &PluginName, seam: Seam) -> PluginError {
-        let (kind, code, message) = match self {
-            Self::Trap(message) => (FailureKind::Trap, None, message),
-            Self::Error { code, message } => (FailureKind::Error, code, message),
-            Self::Limit(message) => (FailureKind::Limit, None, message),
-            Self::Overtime(overrun) => (FailureKind::Limit, None, overrun.to_string()),
-            Self::Aborted => {
-                let message = format!(
-                    "it did not return within {} s after the turn was aborted and was stopped",
-                    ABORT_GRACE.as_secs()
-                );
-                (FailureKind::Limit, None, message)
-            }
+        let (kind, message) = self.told();
+        let code = match self {
+            Self::Error { code, .. } => code.map(|code| shorten(&clean(code.as_bytes()))),
+            Self::Trap(_) | Self::Limit(_) | Self::Overtime(_) | Self::Aborted => None,
         };
-        PluginError {
-            plugin: plugin.clone(),
-            seam,
-            kind,
-            message: shorten(&clean_lines(&message)),
-            code: code.map(|code| shorten(&clean(code.as_bytes()))),
-        }
+        PluginError { plugin: plugin.clone(), seam, kind, message, code }
     }
 
     /// What an error of the engine means under `limits`. `refused` is what the limiter refused in this call, `lines` the guest's last
@@ -259,6 +261,24 @@ mod tests {
         let refused = Refused::Memory { limit_mib: 64, wanted_mib: 100 };
         let fault = Fault::of(&Trap::UnreachableCodeReached.into(), &Limits::default(), Some(&refused), &[]);
         assert_eq!(fault, Fault::Limit("memory limit 64 MiB (`memory-mib`): it asked for 100 MiB".into()));
+    }
+
+    #[test]
+    fn a_receipt_and_an_event_say_the_same() {
+        let check = |fault: Fault, verdict: Verdict, kind: FailureKind, message: &str| {
+            assert_eq!(fault.words(), (verdict, message.to_owned()));
+            let error = fault.into_error(&PluginName::new("p").expect("a name"), Seam::Request);
+            assert_eq!((error.kind, error.message.as_str()), (kind, message));
+        };
+        check(Fault::Trap("it panicked".into()), Verdict::Trap, FailureKind::Trap, "it panicked");
+        check(Fault::error("no\nrule"), Verdict::Failed, FailureKind::Error, "no rule");
+        check(Fault::Limit("too much".into()), Verdict::Limit, FailureKind::Limit, "too much");
+        check(
+            Fault::Aborted,
+            Verdict::Aborted,
+            FailureKind::Limit,
+            "it did not return within 1 s after the turn was aborted and was stopped",
+        );
     }
 
     #[test]
