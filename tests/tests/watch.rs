@@ -221,9 +221,10 @@ fn what_is_no_plugin_leaves_the_old_one_in_place() {
 fn what_does_not_start_leaves_the_old_one_in_place() {
     let counter = guest("counter");
     let stage = Stage::new(&counter, &texts(2));
-    let hint = "see `dsh-host plugin inspect` for the plugin's configuration schema";
+    let file = stage.path("p.wasm");
+    let hint = format!("see `dsh-host plugin inspect {}` for the plugin's configuration schema", file.display());
     let why = "the plugin rejects its configuration: missing field `seam`";
-    refused(&stage, || stage.put("p.wasm", &guest("faulty")), &complaint(why, hint));
+    refused(&stage, || stage.put("p.wasm", &guest("faulty")), &complaint(why, &hint));
 }
 
 /// A component whose start function is `start`.

@@ -286,13 +286,25 @@ fn internal(error: tokio::task::JoinError) -> Stop {
 async fn load(engine: &Engine, spec: PluginSpec, path: &Path, bytes: Vec<u8>) -> Result<Arc<WasmPlugin>, Stop> {
     let name = spec.name.clone();
     let loaded = engine.load(bytes, spec).await;
-    loaded.map_err(|error| refused(&format!("plugin `{name}` (`{}`)", path.display()), &error))
+    loaded.map_err(|error| not_loaded(&format!("plugin `{name}` (`{}`)", path.display()), path, &error))
+}
+
+/// A plugin whose file cannot be loaded, as a stop.
+pub fn not_loaded(what: &str, path: &Path, error: &LoadError) -> Stop {
+    let stop = refused(what, error);
+    match error {
+        LoadError::Config { has_schema: true, .. } => stop.hint(format!(
+            "see `dsh-host plugin inspect {}` for the plugin's configuration schema",
+            lock::shell_word(&path.display().to_string())
+        )),
+        _ => stop,
+    }
 }
 
 /// A plugin that cannot be loaded, as a stop.
 pub fn refused(what: &str, error: &LoadError) -> Stop {
     let code = match error {
-        LoadError::Config { failure } if failure.code == UNENFORCEABLE => Code::Sandbox,
+        LoadError::Config { failure, .. } if failure.code == UNENFORCEABLE => Code::Sandbox,
         _ => Code::Usage,
     };
     if let LoadError::Refused(refusal) = error {

@@ -148,7 +148,7 @@ fn lower(text: &str) -> String {
 impl From<SessionError> for Stop {
     fn from(error: SessionError) -> Self {
         match &error {
-            SessionError::NotWritten { .. } => Self::new(Code::Session, error.to_string()),
+            SessionError::NotWritten { .. } => Self::new(Code::Session, error.to_string()).hint(KEEP_ELSEWHERE),
             _ => Self::usage(error.to_string()),
         }
     }
@@ -158,16 +158,25 @@ impl From<CreateError> for Stop {
     fn from(error: CreateError) -> Self {
         match error {
             CreateError::Session(error) => error.into(),
-            CreateError::Write(_) => Self::new(Code::Session, error.to_string()),
+            CreateError::Write(_) => Self::new(Code::Session, error.to_string()).hint(KEEP_ELSEWHERE),
+            CreateError::Tools(failure) if failure.code == "duplicate-tool" => {
+                Self::usage(failure.message).hint(LEAVE_ONE_OUT)
+            }
             CreateError::Duplicate(_) | CreateError::Tools(_) => Self::usage(error.to_string()),
         }
     }
 }
 
+/// What to try when a log cannot be written.
+pub const KEEP_ELSEWHERE: &str = "`--session DIR` keeps sessions in another folder, `--no-save` in memory";
+/// What to try when two plugins have one tool.
+const LEAVE_ONE_OUT: &str = "leave one of the plugins out, or take its tools away: `seams` in its `[[plugins]]` of `dsh.toml`, without `tools/provider`";
 /// The code with which this machine says that a sandbox cannot be had.
 pub const UNENFORCEABLE: &str = "unenforceable";
+/// The code of a log that cannot be written.
+pub const NOT_WRITTEN: &str = "session-write-failed";
 /// The codes that mean that something is not in the log, or the log not on the disk.
-const SESSION_CODES: [&str; 3] = ["session-write-failed", "flush-failed", "entry-too-large"];
+const SESSION_CODES: [&str; 3] = [NOT_WRITTEN, "flush-failed", "entry-too-large"];
 /// The codes that stand for a plugin's failure.
 const PLUGIN_CODES: [&str; 3] = ["plugin-failed", "plugin-limit", "plugin-missing"];
 /// The code when an agent has had all its turns.

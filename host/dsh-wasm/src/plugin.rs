@@ -71,6 +71,9 @@ impl PluginSpec {
     }
 }
 
+/// The code with which a plugin says that it cannot use its configuration.
+const INVALID_CONFIG: &str = "invalid-config";
+
 /// Why a plugin cannot be loaded. `Display` says what is wrong, [`LoadError::hint`] what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -95,6 +98,8 @@ pub enum LoadError {
     Config {
         /// What the plugin said.
         failure: Failure,
+        /// Whether it can be asked for a schema.
+        has_schema: bool,
     },
     /// The plugin failed while it was asked about itself.
     Failed(PluginError),
@@ -119,9 +124,17 @@ impl LoadError {
             }
             Self::Directory { .. } => "grant a directory inside the workspace that can be made and opened".into(),
             Self::Limit(error) => error.hint(),
-            Self::Config { .. } => "see `dsh-host plugin inspect` for the plugin's configuration schema".into(),
+            Self::Config { has_schema: true, .. } => {
+                "see `dsh-host plugin inspect FILE` for the plugin's configuration schema".into()
+            }
+            Self::Config { .. } => {
+                "it has no schema to show: see its documentation for what `--plugin-config`, or `config` in `dsh.toml`, may be"
+                    .into()
+            }
             Self::Failed(error) if error.kind == dsh_seam::FailureKind::Limit => {
-                format!("set a higher limit with `--limit {}=KEY=VALUE`, if it may have more", error.plugin)
+                let named = |key: &&&str| error.message.contains(&format!("`{key}`"));
+                let key = Limits::KEYS.iter().find(named).map_or("KEY", |key| key);
+                format!("set a higher limit with `--limit {}={key}=…`, if it may have more", error.plugin)
             }
             Self::Failed(error) if error.message.starts_with(NO_MEMORY) => {
                 "each memory of a plugin takes 4 GiB of address space, of which little is used: look at `ulimit -v`"
@@ -141,7 +154,7 @@ impl fmt::Display for LoadError {
                 write!(f, "`seams` names `{seam}`, which the plugin does not export; it exports {exports}")
             }
             Self::Directory { grant, why } => write!(f, "the grant `{grant}` cannot be given: {why}"),
-            Self::Config { failure } => {
+            Self::Config { failure, .. } => {
                 write!(f, "the plugin rejects its configuration: {}", quoted(&failure.message, MAX_MESSAGE_BYTES))
             }
             Self::Failed(error) => write!(f, "{error}"),
@@ -451,7 +464,10 @@ impl<'a> Asking<'a> {
                 (it, answer)
             })
             .await?;
-        answer.map_err(|failure: llm_types::Failure| LoadError::Config { failure: convert::failure_in(failure) })
+        answer.map_err(|failure: llm_types::Failure| LoadError::Config {
+            failure: convert::failure_in(failure),
+            has_schema: true,
+        })
     }
 
     /// The schema of its configuration.
@@ -483,10 +499,12 @@ impl<'a> Asking<'a> {
             })
             .await?;
         let wrong = |why: String| LoadError::Description { why };
-        let tools = answer.map_err(|failure| {
-            LoadError::Failed(
-                Fault::answered(&convert::failure_in(failure)).into_error(&self.mold.core.name, Seam::Provider),
-            )
+        let tools = answer.map_err(|failure| match convert::failure_in(failure) {
+            // A plugin without `configure` reads its configuration when it is first called.
+            failure if failure.code == INVALID_CONFIG => {
+                LoadError::Config { failure, has_schema: self.mold.rooms.has(Seam::Configure) }
+            }
+            failure => LoadError::Failed(Fault::answered(&failure).into_error(&self.mold.core.name, Seam::Provider)),
         })?;
         if tools.len() > MAX_TOOLS {
             return Err(wrong(format!("it has {} tools, and a plugin may have {MAX_TOOLS}", tools.len())));

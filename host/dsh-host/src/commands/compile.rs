@@ -50,7 +50,7 @@ pub async fn run(command: &CompileCommand, environment: &Environment) -> Result<
     }
     let begun = Instant::now();
     let compile = async |file: &String| {
-        let path = sources::locate(file, &environment.working_directory, environment)?;
+        let path = sources::locate(file, sources::Place::Argument, &environment.working_directory, environment)?;
         let bytes = sources::read(&path).map_err(|unread| unread.stop(&format!("`{file}`"), &path))?;
         // A file may have any name; what counts is what is in it.
         let name = sources::name_of(file)

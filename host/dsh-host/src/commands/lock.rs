@@ -37,6 +37,10 @@ pub fn write(options: &Options, environment: &Environment) -> Result<Code, Stop>
         }
         Err(Unread::NoFile(stop)) => return Err(stop.hint(lock::NAME_A_FILE)),
     };
+    if plan.plugins.is_empty() && !options.locked && old.as_ref().is_some_and(|old| old.entries().count() > 0) {
+        return Err(Stop::usage(format!("no plugin is loaded, and `{}` has some: it is kept as it is", place.shown))
+            .hint("name the plugins, `dsh-host plugin lock --plugin REF` or `--config FILE`; delete the file if there are none any more"));
+    }
     let changed = old.as_ref() != Some(&new);
     let written = changed && !options.locked;
     if written {

@@ -32,8 +32,30 @@ pub fn name_of(reference: &str) -> Result<PluginName, Stop> {
         .map_err(|error| Stop::usage(error.to_string()).hint(format!("give it a name: `--plugin NAME={reference}`")))
 }
 
+/// Where a reference stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Behind `--plugin`.
+    Option,
+    /// Behind `source` in a `dsh.toml`.
+    File,
+    /// An argument of its own.
+    Argument,
+}
+
+impl Place {
+    /// How it is written there.
+    fn written(self, reference: &str) -> String {
+        match self {
+            Self::Option => format!("--plugin {reference}"),
+            Self::File => format!("source = \"{reference}\""),
+            Self::Argument => reference.to_owned(),
+        }
+    }
+}
+
 /// The file behind a reference; a relative path is relative to `base`.
-pub fn locate(reference: &str, base: &Path, environment: &Environment) -> Result<PathBuf, Stop> {
+pub fn locate(reference: &str, place: Place, base: &Path, environment: &Environment) -> Result<PathBuf, Stop> {
     if is_path(reference) {
         let path: PathBuf = base.join(reference).components().collect();
         return match std::fs::metadata(&path) {
@@ -41,7 +63,7 @@ pub fn locate(reference: &str, base: &Path, environment: &Environment) -> Result
                 Err(Stop::usage(format!("`{reference}` is a folder, not a component")))
             }
             Ok(_) => Ok(path),
-            Err(error) => Err(Stop::io(Path::new(reference), &error).hint(missing_hint(reference, environment))),
+            Err(error) => Err(Stop::io(Path::new(reference), &error).hint(missing_hint(reference, place, environment))),
         };
     }
     let file = format!("{reference}.{EXTENSION}");
@@ -57,7 +79,7 @@ pub fn locate(reference: &str, base: &Path, environment: &Environment) -> Result
 /// The file behind an argument that is a file before anything else: what is no path and no shipped plugin, and lies in the working
 /// directory, is that file.
 pub fn locate_file(argument: &str, environment: &Environment) -> Result<PathBuf, Stop> {
-    let found = locate(argument, &environment.working_directory, environment);
+    let found = locate(argument, Place::Argument, &environment.working_directory, environment);
     let path = environment.path(argument);
     if found.is_err() && !is_path(argument) && path.is_file() { Ok(path) } else { found }
 }
@@ -121,10 +143,10 @@ fn no_file(kind: FileType) -> Option<&'static str> {
 }
 
 /// A file that is not there may be meant as the shipped plugin of that name.
-fn missing_hint(reference: &str, environment: &Environment) -> String {
+fn missing_hint(reference: &str, place: Place, environment: &Environment) -> String {
     let stem = Path::new(reference).file_stem().unwrap_or_default().to_string_lossy().replace('_', "-");
     if shipped(environment).contains(&stem) {
-        format!("there is a shipped plugin: `--plugin {stem}`")
+        format!("there is a shipped plugin: `{}`", place.written(&stem))
     } else {
         String::new()
     }
@@ -198,8 +220,8 @@ mod tests {
         let mut environment = Environment::of(&[], folder.path());
         environment.executable = Some(folder.path().join("release/dsh-host"));
         let check = |reference: &str, expect: &str| {
-            let message =
-                locate(reference, folder.path(), &environment).map_or_else(|stop| stop.to_string(), |_| "found".into());
+            let found = locate(reference, Place::Option, folder.path(), &environment);
+            let message = found.map_or_else(|stop| stop.to_string(), |_| "found".into());
             assert_eq!(message, expect, "{reference}");
         };
         check("compaction", "found");

@@ -98,7 +98,7 @@ fn key(loaded: &Loaded) -> Result<String, Stop> {
 
 fn plugin_files(loaded: &Loaded, environment: &Environment) -> Result<Vec<PathBuf>, Stop> {
     let sources = loaded.file.plugins.iter().map(|plugin| plugin.source.get_ref());
-    sources.map(|source| sources::locate(source, loaded.folder(), environment)).collect()
+    sources.map(|source| sources::locate(source, sources::Place::File, loaded.folder(), environment)).collect()
 }
 
 /// The hashes of its plugins as they are now, in order.

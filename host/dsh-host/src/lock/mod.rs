@@ -67,7 +67,7 @@ impl<'a> Read<'a> {
         })
     }
 
-    /// As messages call its file, and as `plugin inspect` takes it.
+    /// As messages call its file, and as `plugin check` takes it.
     fn shown(&self) -> String {
         if sources::is_path(&self.plan.source) {
             self.plan.path.display().to_string()
@@ -133,7 +133,8 @@ fn problems(locked: &Lock, lock: &LockPlan, plugins: &[(&PluginPlan, &[u8])]) ->
 
 fn of_plugin(locked: Option<&Entry>, lock: &LockPlan, plugin: &Read<'_>) -> Vec<Problem> {
     let (name, shown, file) = (&plugin.plan.name, &lock.shown, plugin.shown());
-    let inspect = format!("`dsh-host plugin inspect {}`", shell_word(&file));
+    // What nobody trusts yet is looked at without running any of it.
+    let check = format!("`dsh-host plugin check {}`", shell_word(&file));
     let accept = format!("accept it with `{}`", lock.command);
     let Some(locked) = locked else {
         return vec![Problem {
@@ -141,7 +142,7 @@ fn of_plugin(locked: Option<&Entry>, lock: &LockPlan, plugin: &Read<'_>) -> Vec<
                 "plugin `{name}` (`{file}`) is not in `{shown}`; its SHA-256 is {}",
                 short(&plugin.sha256)
             ),
-            hint: format!("look at it with {inspect}, then {accept}"),
+            hint: format!("look at it with {check}, then {accept}"),
         }];
     };
     let mut problems = Vec::new();
@@ -149,7 +150,7 @@ fn of_plugin(locked: Option<&Entry>, lock: &LockPlan, plugin: &Read<'_>) -> Vec<
         let (old, new) = (short(&locked.sha256), short(&plugin.sha256));
         problems.push(Problem {
             message: format!("plugin `{name}` (`{file}`) has changed: `{shown}` has SHA-256 {old}, the file has {new}"),
-            hint: format!("put back the file that was locked, or look at this one with {inspect} and {accept}"),
+            hint: format!("put back the file that was locked, or look at this one with {check} and {accept}"),
         });
     }
     // A file that is no plugin has no authority; the load says what is wrong with it.

@@ -204,7 +204,7 @@ impl Watcher {
             lock::check(lock, &[(&plugin.plan, &bytes)]).map_err(|stop| plugin.not_loaded(stop))?;
         }
         let loaded = self.engine.load(bytes, plugin.spec.clone()).await;
-        let version = loaded.map_err(|error| compose::refused(&plugin.what(), &error))?;
+        let version = loaded.map_err(|error| compose::not_loaded(&plugin.what(), &plugin.plan.path, &error))?;
         Ok(Loaded::Version { plugin: version, known: false })
     }
 

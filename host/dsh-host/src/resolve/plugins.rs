@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{AgentPlan, PluginPlan, ProviderPlan, Scope, limits};
 use crate::config::file::{OnFailure, PluginEntry};
+use crate::config::sources::Place;
 use crate::config::{Loaded, sources};
 use crate::exit::Stop;
 use crate::names;
@@ -33,7 +34,7 @@ pub fn resolve(scope: &Scope<'_>) -> Result<Vec<PluginPlan>, Stop> {
     let mut typed: Vec<PluginName> = Vec::new();
     for text in &scope.options.plugins {
         let (name, reference) = split_name(text)?;
-        let path = sources::locate(reference, &scope.environment.working_directory, scope.environment)?;
+        let path = sources::locate(reference, Place::Option, &scope.environment.working_directory, scope.environment)?;
         if typed.contains(&name) {
             return Err(Stop::usage(format!("there are two plugins `{name}`"))
                 .hint("give one another name: `--plugin NAME=REF`"));
@@ -96,7 +97,7 @@ fn of_entry(scope: &Scope<'_>, config: &Loaded, entry: &PluginEntry) -> Result<P
     let path = if is_replaced(scope, &name) {
         config.resolve(source.get_ref())
     } else {
-        sources::locate(source.get_ref(), config.folder(), scope.environment).map_err(at_source)?
+        sources::locate(source.get_ref(), Place::File, config.folder(), scope.environment).map_err(at_source)?
     };
     let mut plugin = plain(name, source.get_ref(), path);
     for grant in &entry.grants {
@@ -289,7 +290,7 @@ pub fn add_defaults(scope: &Scope<'_>, agents: &[AgentPlan], plugins: &mut Vec<P
         return false;
     }
     let name = PluginName::new(RETRY).expect("invariant: `retry` is a valid name");
-    if let Ok(path) = sources::locate(RETRY, Path::new("."), scope.environment) {
+    if let Ok(path) = sources::locate(RETRY, Place::Option, Path::new("."), scope.environment) {
         plugins.push(plain(name, RETRY, path));
         return true;
     }

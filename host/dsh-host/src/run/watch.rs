@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::chat::PROMPT;
 use crate::approve::InputApprover;
 use crate::diagnostics;
-use crate::exit::{Code, Ledger};
+use crate::exit::{self, Code, Ledger};
 use crate::hash::short;
 use crate::input::desk::Desk;
 use crate::output::Sink;
@@ -152,6 +152,9 @@ impl Watch {
         if self.says_errors && !said {
             let whose = if *agent == self.prompted { String::new() } else { format!("agent `{agent}`: ") };
             diagnostics::complain(format_args!("{whose}{} ({})", error.message, error.code));
+            if error.code == exit::NOT_WRITTEN {
+                diagnostics::hint(exit::KEEP_ELSEWHERE);
+            }
             self.ledger().told(error);
         }
     }

@@ -15,6 +15,8 @@ pub enum CompileFault {
         limit: CompileLimit,
         /// What it was given.
         budget: CompileBudget,
+        /// What it is given by default.
+        usual: CompileBudget,
     },
     /// The compiler refuses the component.
     Component {
@@ -54,7 +56,7 @@ pub enum CompileLimit {
 impl fmt::Display for CompileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Limit { limit, budget } => {
+            Self::Limit { limit, budget, .. } => {
                 write!(f, "it takes too much to compile: more than ")?;
                 let CompileBudget { memory_mib, cpu_ms } = budget;
                 match limit {
@@ -81,16 +83,23 @@ impl CompileFault {
     /// What to try, in one sentence.
     #[must_use]
     pub fn hint(&self) -> String {
-        let most = |option: &str, now: u32| {
+        let most = |option: &str, now: u32, usual: u32| {
+            let more = now.saturating_mul(4);
+            if now < usual {
+                return format!(
+                    "this limit is lower than the default: leave `{option}` out, or allow more: `{option} {more}`"
+                );
+            }
             format!(
-                "components of its size need far less, so it may be made to harm; if you trust it, allow more: `{option} {}`",
-                now.saturating_mul(4)
+                "components of its size need far less, so it may be made to harm; if you trust it, allow more: `{option} {more}`"
             )
         };
         match self {
-            Self::Limit { limit: CompileLimit::Memory, budget } => most("--compile-memory-mib", budget.memory_mib),
-            Self::Limit { limit: CompileLimit::Cpu, budget } => most("--compile-ms", budget.cpu_ms),
-            Self::Limit { limit: CompileLimit::Wall, budget } => format!(
+            Self::Limit { limit: CompileLimit::Memory, budget, usual } => {
+                most("--compile-memory-mib", budget.memory_mib, usual.memory_mib)
+            }
+            Self::Limit { limit: CompileLimit::Cpu, budget, usual } => most("--compile-ms", budget.cpu_ms, usual.cpu_ms),
+            Self::Limit { limit: CompileLimit::Wall, budget, .. } => format!(
                 "if this machine is busy, try again or allow more time: `--compile-ms {}`",
                 budget.cpu_ms.saturating_mul(4)
             ),

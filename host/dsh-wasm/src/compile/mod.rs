@@ -118,6 +118,14 @@ pub(crate) struct Job<'a> {
     pub budget: CompileBudget,
 }
 
+impl Job<'_> {
+    /// It took more than it may.
+    fn beyond(&self, limit: CompileLimit) -> CompileFault {
+        let usual = CompileLimits::default().of(self.bytes.len());
+        CompileFault::Limit { limit, budget: self.budget, usual }
+    }
+}
+
 /// Compiles. Blocks until it is done, failed, or not `wanted` any more.
 pub(crate) fn compile(compiler: &Compiler, job: Job<'_>, wanted: &Wanted) -> Result<Vec<u8>, CompileFault> {
     match compiler {

@@ -34,7 +34,7 @@ pub(super) fn compile(program: &Path, job: Job<'_>, wanted: &Wanted) -> Result<V
         Err(End::System(error)) => return Err(CompileFault::Broken { detail: error.to_string() }),
     };
     let status = child.end().ok();
-    let limit = |limit| Err(CompileFault::Limit { limit, budget: job.budget });
+    let limit = |limit| Err(job.beyond(limit));
     match Answer::read(output) {
         Some(Answer::Code(code)) => return Ok(code),
         Some(Answer::Refused(detail)) => return Err(CompileFault::Component { detail }),
@@ -112,7 +112,7 @@ impl Running {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let Some(ready) = self.wait(wanted, left)? else {
-                return Err(End::Fault(CompileFault::Limit { limit: CompileLimit::Wall, budget: job.budget }));
+                return Err(End::Fault(job.beyond(CompileLimit::Wall)));
             };
             if ready.unwanted {
                 return Err(End::Fault(CompileFault::Unwanted));
@@ -133,7 +133,7 @@ impl Running {
                 }
                 output.extend_from_slice(&piece[..count]);
                 if output.len() > MAX_FRAME {
-                    return Err(End::Fault(CompileFault::Limit { limit: CompileLimit::Code, budget: job.budget }));
+                    return Err(End::Fault(job.beyond(CompileLimit::Code)));
                 }
             }
         }
