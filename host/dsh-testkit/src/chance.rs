@@ -26,6 +26,16 @@ impl Chance {
         u32::try_from(self.next() % u64::from(n)).expect("invariant: it is below a `u32`")
     }
 
+    /// A place in a list of `len`, 0 when it is empty.
+    pub fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.next() % (len.max(1) as u64)).expect("invariant: it is below a `usize`")
+    }
+
+    /// Any number.
+    pub fn word(&mut self) -> u32 {
+        u32::try_from(self.next() >> 32).expect("invariant: it has 32 bits")
+    }
+
     /// Yes, once in `n` times; never when `n` is 0.
     pub fn one_in(&mut self, n: u32) -> bool {
         n != 0 && self.below(n) == 0
@@ -36,7 +46,7 @@ impl Chance {
     /// # Panics
     /// When there is none.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(u32::try_from(of.len()).expect("invariant: lists of tests are short")) as usize]
+        of[self.index(of.len())]
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) enum Bound {
     Room(u32),
     #[error("it has as many calls under way as the limit `leases` of {0}")]
     Leases(u32),
+    #[error("it asked for more questions, programs, model calls and sub-agents than the limit `outside-calls` of {0}")]
+    OutsideCalls(u32),
     #[error("it handed over a list of {items} items, more than the limit `list-items` of {limit}")]
     ListItems { items: usize, limit: u32 },
     #[error("it handed more data to the host than the limit `output-mib` of {0} MiB")]

@@ -118,6 +118,9 @@ limits! {
     requests = "requests", 1_000, 1..=1_000_000,
         "outgoing HTTP requests, redirects that the guest follows included",
         "to allow none, grant no `net:`";
+    outside_calls = "outside-calls", 1_000, 1..=1_000_000,
+        "questions to the person, programs, model calls and sub-agents, all together",
+        "to allow none, grant none of `approval`, `process`, `llm` and `agents`";
     leases = "leases", 32, 1..=MAX_CALLS,
         "calls of the plugin that are under way at once for one agent: nested ones, and tools that run in parallel",
         "one plugin of one agent may take half of the engine's pool, which has room for 512 instances";
@@ -131,7 +134,7 @@ struct Beside {
     why: &'static str,
 }
 
-const BESIDE: [Beside; 5] = [
+const BESIDE: [Beside; 6] = [
     Beside { key: "cpu-ms", other: "wall-ms", times: 1, why: "computing is part of the time from call to return" },
     Beside {
         key: "tool-cpu-ms",
@@ -147,6 +150,7 @@ const BESIDE: [Beside; 5] = [
     },
     Beside { key: "progress-reports", other: "host-calls", times: 1, why: "each report is a call to the host" },
     Beside { key: "requests", other: "host-calls", times: 1, why: "each request takes calls to the host" },
+    Beside { key: "outside-calls", other: "host-calls", times: 1, why: "each request takes calls to the host" },
 ];
 
 /// A limit that cannot be enforced. `Display` says what is wrong, [`LimitError::hint`] why.

@@ -68,6 +68,8 @@ pub(crate) struct Call {
     pub host_calls: u32,
     /// Reports of progress so far.
     pub reports: u32,
+    /// Questions, programs, model calls and sub-agents so far.
+    pub outside_calls: u32,
     /// Bytes that went into the log and the inbox so far.
     pub handed_over: usize,
     pub pending: Pending,
@@ -102,6 +104,7 @@ impl Call {
             depth: 0,
             host_calls: 0,
             reports: 0,
+            outside_calls: 0,
             handed_over: 0,
             pending: Pending::default(),
             tool: None,
@@ -236,6 +239,13 @@ impl GuestState {
     pub(crate) async fn waiting<F: Future>(clock: &Arc<CallClock>, wait: Wait, future: F) -> F::Output {
         let _parked = Parked::new(clock, wait);
         future.await
+    }
+
+    /// Something outside of the host is about to work for the guest, with limits of its own: how often it may is bounded here.
+    pub(crate) fn outside_call(&mut self) -> wasmtime::Result<()> {
+        self.call.outside_calls += 1;
+        let limit = self.limits().outside_calls;
+        if self.call.outside_calls > limit { Err(wasmtime::Error::new(Bound::OutsideCalls(limit))) } else { Ok(()) }
     }
 
     /// The session, if there is one and `grant` was given; otherwise the failure for the guest. A refusal is reported.

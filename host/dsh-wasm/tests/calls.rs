@@ -78,33 +78,15 @@ async fn a_plugin_may_be_inside_itself() {
     run_request(&[&attached, &attached, &attached], draft(1), nothing()).await.expect("three instances");
 }
 
+// That it does not hold its thread meanwhile: `fair.rs`.
 #[tokio::test]
-async fn a_spinning_guest_is_stopped_and_does_not_hold_its_thread() {
-    let (attached, _) = attach(
-        &engine(),
-        &request_listener("", "(loop (br 0)) unreachable"),
-        dsh_wasm::PluginSpec { limits: Limits { cpu_ms: 200, ..Limits::default() }, ..spec("p") },
-    )
-    .await;
-    let began = Instant::now();
-    let ticks = async {
-        let mut ticks = 0;
-        loop {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            ticks += 1;
-            if ticks == 3 {
-                break began.elapsed();
-            }
-        }
-    };
-    let listeners = [&attached];
-    let (outcome, ticked) = tokio::join!(run_request(&listeners, draft(1), nothing()), ticks);
-    let error = outcome.expect_err("it spins");
+async fn a_spinning_guest_is_stopped() {
+    let limits = Limits { cpu_ms: 200, ..Limits::default() };
+    let (kind, message) = failure(&request_listener("", "(loop (br 0)) unreachable"), limits).await;
     assert_eq!(
-        error.to_string(),
-        "plugin `p` failed in `agent/request`: it computed for longer than the limit `cpu-ms` of 200 ms"
+        (kind, message.as_str()),
+        (FailureKind::Limit, "it computed for longer than the limit `cpu-ms` of 200 ms")
     );
-    assert!(ticked < began.elapsed(), "timers of the same thread went on while it spun");
 }
 
 #[tokio::test]
@@ -138,13 +120,15 @@ async fn a_failure_that_is_answered_carries_its_code() {
 
 #[tokio::test]
 async fn time_inside_next_is_not_billed() {
-    let limits = Limits { wall_ms: 50, cpu_ms: 40, ..Limits::default() };
+    // A real wait: limits are times of the machine. They are long enough for a busy one to stay below them.
+    let limits = Limits { wall_ms: 500, cpu_ms: 400, ..Limits::default() };
+    let longer = Duration::from_millis(600);
     let (attached, _) =
         attach(&engine(), &request_listener("", PASS), dsh_wasm::PluginSpec { limits, ..spec("p") }).await;
-    let slow: dsh_seam::waterfall::Innermost<dsh_seam::waterfalls::Request> = Arc::new(|_| {
-        Box::pin(async {
-            tokio::time::sleep(Duration::from_millis(150)).await;
-            let until = Instant::now() + Duration::from_millis(100);
+    let slow: dsh_seam::waterfall::Innermost<dsh_seam::waterfalls::Request> = Arc::new(move |_| {
+        Box::pin(async move {
+            tokio::time::sleep(longer).await;
+            let until = Instant::now() + longer;
             while Instant::now() < until {
                 tokio::task::yield_now().await;
             }

@@ -4,14 +4,13 @@
 //! Each input is made from a number. `DSH_FUZZ=n` tries n of them instead of a few seconds' worth, from `DSH_FUZZ_FROM` on; a failure says
 //! the number, and a number that once failed stands in `REGRESSIONS`.
 
-#[path = "hostile/round.rs"]
-mod round;
 mod support;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dsh_seam::plugin::Plugin as _;
+use dsh_testkit::Chance;
 use dsh_text_guests::{TextGuest, WORDS, WORDS_BYTES};
 use dsh_wasm::{Compiler, Engine, EngineOptions, Grants, Limits, PluginSpec, inspect};
 use support::*;
@@ -32,23 +31,6 @@ fn number(name: &str, otherwise: u64) -> u64 {
 fn inputs() -> impl Iterator<Item = u64> {
     let from = number("DSH_FUZZ_FROM", 0);
     REGRESSIONS.into_iter().chain(from..from + number("DSH_FUZZ", INPUTS))
-}
-
-/// SplitMix64: the numbers that an input is made of.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % (end.max(1) as u64)).expect("it is below a usize")
-    }
 }
 
 /// Says which input it was when the test goes no further.
@@ -76,7 +58,7 @@ fn mutate(bytes: &[u8], chance: &mut Chance) -> Vec<u8> {
         if bytes.is_empty() {
             break;
         }
-        let (at, other) = (chance.below(bytes.len()), chance.below(bytes.len()));
+        let (at, other) = (chance.index(bytes.len()), chance.index(bytes.len()));
         let (start, end) = (at.min(other), at.max(other));
         match chance.below(7) {
             0 => bytes[at] ^= 1 << chance.below(8),
@@ -96,10 +78,10 @@ fn any_file_is_looked_at_and_refused_or_taken() {
     let whole = ["next-never", "loop-destructor", "memory-many"].map(hostile);
     for input in inputs().flat_map(|input| (0..20).map(move |n| input * 20 + n)) {
         let _trying = Trying("a changed file", input);
-        let mut chance = Chance(input);
+        let mut chance = Chance::new(input);
         let bytes = match chance.below(10) {
             0 => (0..chance.below(400)).map(|_| u8::try_from(chance.below(256)).expect("it is a byte")).collect(),
-            _ => mutate(&whole[chance.below(whole.len())], &mut chance),
+            _ => mutate(&whole[chance.index(whole.len())], &mut chance),
         };
         let start = Instant::now();
         if let Err(refusal) = inspect(&bytes) {
@@ -142,9 +124,9 @@ async fn a_changed_component_is_refused_or_does_its_worst() {
     for input in inputs() {
         let _trying = Trying("a changed component", input);
         let mut bytes = whole.clone();
-        let mut chance = Chance(input);
+        let mut chance = Chance::new(input);
         // One byte: many of these are valid and do something else.
-        let at = chance.below(bytes.len());
+        let at = chance.index(bytes.len());
         bytes[at] = bytes[at].wrapping_add(1 << chance.below(8));
         play(&engine, &bytes, PluginSpec { limits: short(), ..spec("changed") }).await;
     }
@@ -152,12 +134,12 @@ async fn a_changed_component_is_refused_or_does_its_worst() {
 
 /// A word that is likely to mean something: a small number, an address among the words, or anything.
 fn word(chance: &mut Chance) -> u32 {
-    let any = u32::try_from(chance.next() >> 32).expect("it has 32 bits");
+    let any = chance.word();
     match chance.below(8) {
         0..=2 => any % 8,
         3 => any % 80,
-        4 | 5 => WORDS + (any % WORDS_BYTES & !7),
-        6 => [u32::MAX, 0x7fff_ffff, 0x8000_0000, 0x1_0000, 0x10_0000, 65_535][chance.below(6)],
+        4 | 5 => WORDS + ((any % WORDS_BYTES) & !7),
+        6 => chance.pick(&[u32::MAX, 0x7fff_ffff, 0x8000_0000, 0x1_0000, 0x10_0000, 65_535]),
         _ => any,
     }
 }
@@ -169,9 +151,9 @@ async fn a_guest_calls_anything_and_answers_anything() {
     let grants = ["session", "inbox", "agents", "approval", "process", "llm"];
     for input in inputs() {
         let _trying = Trying("a guest of chaos", input);
-        let mut chance = Chance(input);
+        let mut chance = Chance::new(input);
         let mut hex = String::new();
-        for _ in 0..chance.below((WORDS_BYTES / 4) as usize) {
+        for _ in 0..chance.below(WORDS_BYTES / 4) {
             hex.extend(word(&mut chance).to_le_bytes().iter().map(|byte| format!("{byte:02x}")));
         }
         let granted = grants.iter().filter(|_| chance.below(2) == 0).map(|grant| grant.parse().expect("a grant"));

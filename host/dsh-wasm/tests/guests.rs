@@ -3,7 +3,6 @@
 mod support;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use dsh_seam::event::{Entry, Event, StepMark};
 use dsh_seam::message::{ToolCall, result_text};
@@ -289,7 +288,9 @@ async fn an_aborted_tool_is_stopped_after_its_grace() {
         .expect("it has tools")
         .call(&context, ToolCall { id: "1".into(), name: "faulty".into(), arguments: "{}".into(), opaque: None });
     let abort = async {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        while engine.census().calls == 0 {
+            tokio::task::yield_now().await;
+        }
         cancel.cancel();
     };
     let (outcome, ()) = tokio::join!(running, abort);

@@ -393,6 +393,27 @@ async fn leases() {
 }
 
 #[tokio::test]
+async fn outside_calls() {
+    // Three questions to the person.
+    let imports = r#"(import "dsh:tools/approval@0.1.0" "ask" (func $ask (param i32 i32 i32 i32 i32 i32 i32 i32)))"#;
+    let ask = "(call $ask (i32.const 64) (i32.const 5) (i32.const 64) (i32.const 5) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 512))";
+    let body = format!("{ask} {ask} {ask} {PASS}");
+    let guest = listener_with("import dsh:tools/approval@0.1.0;", imports, "", &body);
+    let engine = engine();
+    let ask = async |outside_calls| {
+        let grants = dsh_wasm::Grants::new(["approval".parse().expect("a grant")]);
+        let spec = PluginSpec { grants, ..with(Limits { outside_calls, ..usual() }) };
+        let (attached, _) = attach(&engine, &guest, spec).await;
+        plugin_error(run_request(&[&attached], draft(1), nothing()).await).map_err(|error| (error.kind, error.message))
+    };
+    let message =
+        "it asked for more questions, programs, model calls and sub-agents than the limit `outside-calls` of 2";
+    assert_eq!(ask(2).await, Err((FailureKind::Limit, message.to_owned())));
+    healthy(&engine).await;
+    assert_eq!(ask(3).await, Ok(()));
+}
+
+#[tokio::test]
 async fn progress_reports() {
     let imports = r#"(import "dsh:tools/running@0.1.0" "progress" (func $progress (param i32 i32 i32 f32)))"#;
     let body = "(local $n i32) (local.set $n (i32.const 9)) (loop $again (call $progress (i32.const 64) (i32.const 0) (i32.const 0) (f32.const 0)) (local.set $n (i32.sub (local.get $n) (i32.const 1))) (br_if $again (local.get $n))) (call $ok)";

@@ -2,8 +2,8 @@
 ;; world: import dsh:agent/agents@0.1.0;
 ;; world: export dsh:tools/provider@0.1.0;
 ;; grant: agents
-;; limit: host-calls 20000
-;; fails: tools/provider limit: it made more calls to the host than the limit `host-calls` of 20000
+;; limit: outside-calls 1000
+;; fails: tools/provider limit: it asked for more questions, programs, model calls and sub-agents than the limit `outside-calls` of 1000
 ;; slow: it asks as often as it may
 (data (i32.const 512) "flood")
 (func (export "dsh:tools/provider@0.1.0#call-tool") (param $turn i32) (param $step i32) (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)

@@ -2,9 +2,9 @@
 ;; world: import dsh:tools/approval@0.1.0;
 ;; world: export dsh:agent/request@0.1.0;
 ;; grant: approval
-;; limit: host-calls 200
+;; limit: outside-calls 200
 ;; limit: cpu-ms 20000
-;; fails: agent/request limit: it made more calls to the host than the limit `host-calls` of 200
+;; fails: agent/request limit: it asked for more questions, programs, model calls and sub-agents than the limit `outside-calls` of 200
 ;; slow: it asks as often as it may
 (data (i32.const 0) "flood")
 (func (export "dsh:agent/request@0.1.0#handle") (param $turn i32) (param $step i32) (param $request i32) (param $next i32) (result i32)

@@ -2,8 +2,8 @@
 ;; world: import dsh:tools/process@0.1.0;
 ;; world: export dsh:tools/provider@0.1.0;
 ;; grant: process
-;; limit: host-calls 50
-;; fails: tools/provider limit: it made more calls to the host than the limit `host-calls` of 50
+;; limit: outside-calls 50
+;; fails: tools/provider limit: it asked for more questions, programs, model calls and sub-agents than the limit `outside-calls` of 50
 ;; slow: it runs as many as it may
 (data (i32.const 0) "true")
 (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 0x10000))

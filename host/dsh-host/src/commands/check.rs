@@ -67,7 +67,7 @@ fn look(file: &str, environment: &Environment) -> Result<Inspection, Vec<Problem
     let path = sources::locate_file(file, environment).map_err(unreadable)?;
     let bytes = sources::read(&path).map_err(|unread| match unread {
         Unread::Refused(refusal) => problems(&refusal),
-        Unread::Io(error) => unreadable(Stop::io(file.as_ref(), &error)),
+        other => unreadable(other.stop(file, file.as_ref())),
     })?;
     dsh_wasm::inspect(&bytes).map_err(|refusal| problems(&refusal))
 }

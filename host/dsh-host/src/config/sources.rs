@@ -89,7 +89,14 @@ pub fn locate_file(argument: &str, environment: &Environment) -> Result<PathBuf,
 pub enum Unread {
     /// The system refused.
     Io(io::Error),
-    /// It is no file, or larger than may be.
+    /// It is larger than may be.
+    TooLarge {
+        /// Its size, as far as it was looked at.
+        bytes: usize,
+        /// The most that may be.
+        most: usize,
+    },
+    /// It is no file, or no component.
     Refused(Refusal),
 }
 
@@ -98,6 +105,9 @@ impl Unread {
     pub fn stop(&self, what: &str, path: &Path) -> Stop {
         match self {
             Self::Io(error) => Stop::io(path, error),
+            Self::TooLarge { bytes, most } => {
+                Stop::usage(format!("{what}: it has {bytes} bytes; at most {most} are read of such a file"))
+            }
             Self::Refused(refusal) => compose::refused(what, &refusal.clone().into()),
         }
     }
@@ -105,7 +115,10 @@ impl Unread {
 
 /// Reads a component.
 pub fn read(path: &Path) -> Result<Vec<u8>, Unread> {
-    read_at_most(path, MAX_COMPONENT_BYTES)
+    read_at_most(path, MAX_COMPONENT_BYTES).map_err(|unread| match unread {
+        Unread::TooLarge { bytes, .. } => Unread::Refused(Refusal::TooLarge { bytes }),
+        other => other,
+    })
 }
 
 /// Reads a file that may be anything: a pipe is not waited for, and no more than `most` bytes are taken.
@@ -116,7 +129,7 @@ pub fn read_at_most(path: &Path, most: usize) -> Result<Vec<u8>, Unread> {
     if let Some(what) = no_file(metadata.file_type()) {
         return Err(Unread::Refused(Refusal::NotAFile { what }));
     }
-    let too_large = |bytes: usize| Err(Unread::Refused(Refusal::TooLarge { bytes }));
+    let too_large = |bytes: usize| Err(Unread::TooLarge { bytes, most });
     let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     if length > most {
         return too_large(length);
@@ -209,7 +222,7 @@ mod tests {
         check(&pipe, 10, "it: it is a pipe, not a file");
         check(folder.path(), 10, "it: it is a folder, not a file");
         check(&file, 5, "12345");
-        check(&file, 4, "it: it has 0 MiB; this host takes components of at most 256 MiB");
+        check(&file, 4, "it: it has 5 bytes; at most 4 are read of such a file");
     }
 
     #[test]

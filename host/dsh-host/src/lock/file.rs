@@ -122,7 +122,7 @@ impl Lock {
             Err(sources::Unread::Refused(Refusal::NotAFile { what })) => {
                 return Err(Unread::NoFile(Box::new(Stop::usage(format!("`{shown}` is {what}, not a file")))));
             }
-            Err(sources::Unread::Refused(_)) => {
+            Err(sources::Unread::TooLarge { .. } | sources::Unread::Refused(_)) => {
                 return Err(ill(Stop::usage(format!("`{shown}` is larger than any lock file"))));
             }
         };

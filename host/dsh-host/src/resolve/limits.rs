@@ -30,7 +30,8 @@ pub fn apply(scope: &Scope<'_>, plugins: &mut [PluginPlan]) -> Result<(), Stop> 
         let Some((key, value)) = rest.split_once('=') else {
             return Err(stop("it names no value").hint(format!("write `{OPTION} NAME=KEY=VALUE`")));
         };
-        let number: i64 = value.parse().map_err(|_| stop(&format!("`{value}` is no whole number")))?;
+        let number: i64 =
+            value.parse().map_err(|_| stop(&format!("`{value}` is no whole number")).hint(unit_hint(key)))?;
         plugin.limits.set(key, number).map_err(|error| {
             let hint = match &error {
                 LimitError::Unknown(wrong) => names::hint(wrong, Limits::KEYS.iter().copied()),
@@ -64,6 +65,15 @@ pub fn apply(scope: &Scope<'_>, plugins: &mut [PluginPlan]) -> Result<(), Stop> 
     Ok(())
 }
 
+/// What a number of this limit counts.
+fn unit_hint(key: &str) -> String {
+    let units = [("-ms", "milliseconds"), ("-mib", "MiB"), ("-kib", "KiB")];
+    match units.iter().find(|(end, _)| key.ends_with(end)) {
+        Some((_, unit)) => format!("the unit is in the key: `{key}` is in {unit}"),
+        None => "it takes a number without a unit".into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use dsh_wasm::Limits;
@@ -89,7 +99,14 @@ mod tests {
         );
         check("--limit p=memory=8", "`--limit p=memory=8`: unknown limit `memory`\nhint: did you mean `memory-mib`?");
         check("--limit p=tables", "`--limit p=tables`: it names no value\nhint: write `--limit NAME=KEY=VALUE`");
-        check("--limit p=cpu-ms=1s", "`--limit p=cpu-ms=1s`: `1s` is no whole number");
+        check(
+            "--limit p=cpu-ms=1s",
+            "`--limit p=cpu-ms=1s`: `1s` is no whole number\nhint: the unit is in the key: `cpu-ms` is in milliseconds",
+        );
+        check(
+            "--limit p=tables=1k",
+            "`--limit p=tables=1k`: `1k` is no whole number\nhint: it takes a number without a unit",
+        );
         check("--limit p=cpu-ms=10 --limit p=cpu-ms=20", "`--limit p=cpu-ms=…` is given twice");
         check("--limit q=cpu-ms=10", "`--limit q=cpu-ms=10`: no plugin `q` is loaded\nhint: there is `p`");
     }

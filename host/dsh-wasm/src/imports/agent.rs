@@ -350,6 +350,7 @@ impl agents::Host for GuestState {
         if let Err(limit) = self.hand_over(weight) {
             return Ok(Err(limit));
         }
+        self.outside_call()?;
         let report = Self::waiting(&self.clock, Wait::Excluded, session.run_agent(task, &tool)).await;
         let report = report.map(|report| convert::agent_report(&report)).map_err(convert::failure);
         Ok(self.gives(report))

@@ -29,6 +29,7 @@ impl model::Host for GuestState {
             Ok(request) => request,
             Err(ill) => return Ok(Err(convert::invalid(&ill))),
         };
+        self.outside_call()?;
         let response = Self::waiting(&self.clock, Wait::Excluded, session.generate(request)).await;
         let response = response.map(|response| convert::generated(&response)).map_err(convert::failure);
         Ok(self.gives(response))

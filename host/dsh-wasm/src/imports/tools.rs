@@ -143,6 +143,7 @@ impl approval::Host for GuestState {
             Ok(session) => session,
             Err(refused) => return Ok(Err(refused)),
         };
+        self.outside_call()?;
         let answer = Self::waiting(&self.clock, Wait::Excluded, session.ask(convert::question_in(question))).await;
         Ok(match answer {
             Ok(ApprovalAnswer::AllowOnce) => Ok(approval::Reply::AllowOnce),
@@ -166,6 +167,7 @@ impl process::Host for GuestState {
             return Ok(Err(convert::failure(Failure::new("not-available", message))));
         };
         self.check_lists(&command)?;
+        self.outside_call()?;
         let env = self.core.granted_env();
         let command = convert::command_in(command);
         let run = tool.processes.run(command, &tool.profile, &env, &tool.cancel);

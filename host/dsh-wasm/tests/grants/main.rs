@@ -25,18 +25,13 @@ struct Intruder {
 }
 
 /// How it gets in.
+#[derive(Default)]
 struct Entry<'a> {
     grants: &'a [&'a str],
     network: Network,
     workspace: Option<&'a Path>,
     env: &'a [(&'a str, &'a str)],
     limits: Limits,
-}
-
-impl Default for Entry<'_> {
-    fn default() -> Self {
-        Self { grants: &[], network: Network::default(), workspace: None, env: &[], limits: Limits::default() }
-    }
 }
 
 impl Intruder {

@@ -4,7 +4,6 @@
 //! `DSH_HOSTILE_ROUNDS` is how often each is called (200); a number that is no multiple of ten is as good as any.
 
 mod health;
-mod round;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -18,7 +17,7 @@ use dsh_wasm::{Compiler, Engine, EngineOptions, Grants, Limits, PluginSpec};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::health::{Health, Level};
-use crate::support::{PASS, attach, draft, name, nothing, request_listener, run_request};
+use crate::support::{PASS, attach, draft, name, nothing, request_listener, round, run_request};
 
 /// How often a guest is called: its memory is compared between the tenth part and the end.
 const ROUNDS: u32 = 200;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 
+pub mod round;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

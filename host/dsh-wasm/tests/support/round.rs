@@ -15,7 +15,7 @@ use dsh_seam::waterfalls::{
 use dsh_seam::{AgentId, FailureMode, ModelFailure, PluginError, SessionId, StepRef};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Agent, FakeProcesses, draft, name, nothing, run_request_at, tool_context_at};
+use super::{Agent, FakeProcesses, draft, name, nothing, run_request_at, tool_context_at};
 
 /// Runs a turn; a line for each failure: `SEAM KIND: MESSAGE`.
 pub async fn run(attached: &Attached, agent: &Agent, turn: u32) -> Vec<String> {
