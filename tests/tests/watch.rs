@@ -272,7 +272,7 @@ fn a_lock_holds_for_every_version() {
     let locked = stage.run(&["plugin", "lock", "--plugin", "p=./p.wasm"]);
     assert_eq!(locked.exit, 0, "{}", locked.stderr);
     stage = stage.with(&["--locked"]);
-    let inspect = format!("dsh-host plugin inspect {}", stage.path("p.wasm").display());
+    let check = format!("dsh-host plugin check {}", stage.path("p.wasm").display());
     let why = format!(
         "plugin `p` (`{}`) has changed: `dsh.lock` has SHA-256 {}, the file has {}",
         stage.path("p.wasm").display(),
@@ -280,7 +280,7 @@ fn a_lock_holds_for_every_version() {
         short(&new)
     );
     let hint = format!(
-        "put back the file that was locked, or look at this one with `{inspect}` and accept it with `dsh-host plugin lock --plugin p=./p.wasm`"
+        "put back the file that was locked, or look at this one with `{check}` and accept it with `dsh-host plugin lock --plugin p=./p.wasm`"
     );
     refused(&stage, || stage.put("p.wasm", &new), &complaint(&why, &hint));
 }
