@@ -68,42 +68,7 @@ fn other_versions_and_unknown_names_are_named() {
     check_refused(
         &component_with(resolve, &world, &core),
         "imports `wasi:nn/graph@0.2.0`, which this host never provides",
-        "build the plugin without it",
-    );
-}
-
-#[test]
-fn another_shape_is_refused_with_its_place() {
-    let check = |wit: &str, core: &str, expect: &str| {
-        let mut resolve = wit_parser::Resolve::default();
-        resolve.push_str("prompt.wit", wit).expect("the package parses");
-        let bytes = component_with(resolve, "export dsh:system-prompt/section@0.1.0;", core);
-        let refusal = inspect(&bytes).expect_err("another shape").to_string();
-        assert_eq!(
-            refusal,
-            format!("the component exports `dsh:system-prompt/section@0.1.0` in another shape: {expect}")
-        );
-    };
-    let result = "(module (memory (export \"memory\") 1) (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) unreachable) (func (export \"dsh:system-prompt/section@0.1.0#sections\") (param PARAMS) (result i32) unreachable))";
-    check(
-        "package dsh:system-prompt@0.1.0; interface section { sections: func(turn: u32) -> result<list<string>, string>; }",
-        &result.replace("PARAMS", "i32"),
-        "function `sections`: this host takes the parameters (at), the component has (turn)",
-    );
-    check(
-        "package dsh:system-prompt@0.1.0; interface section { record step { turn: u64, step: u32 } sections: func(at: step) -> result<list<string>, string>; }",
-        &result.replace("PARAMS", "i64 i32"),
-        "function `sections`, parameter `at`, field `turn`: this host takes `u32`, the component has `u64`",
-    );
-    check(
-        "package dsh:system-prompt@0.1.0; interface section { record step { turn: u32, step: u32 } record part { name: string, text: string } record failure { code: string, message: string } sections: func(at: step) -> result<list<part>, failure>; }",
-        &result.replace("PARAMS", "i32 i32"),
-        "function `sections`, result, `ok`, item: this host takes a record {name, order, text}, the component has a record {name, text}",
-    );
-    check(
-        "package dsh:system-prompt@0.1.0; interface section { other: func(); }",
-        "(module (func (export \"dsh:system-prompt/section@0.1.0#other\")))",
-        "function `sections`: this host takes it, the component has no such function",
+        "ask a model with `dsh:llm/model` instead",
     );
 }
 
