@@ -194,8 +194,9 @@ impl Attachment {
         T: Carried + Lists + Send + 'static,
         U: Send + 'static,
     {
-        Bound::check_lists(&answer, &self.mold.core.limits).map_err(|bound| Fault::Limit(bound.to_string()))?;
-        heavy::done(heavy::weight(&answer), move || read(answer)).await
+        let longest = Bound::check_lists(&answer, &self.mold.core.limits);
+        let longest = longest.map_err(|bound| Fault::Limit(bound.to_string()))?;
+        heavy::done(heavy::weight(&answer, longest), move || read(answer)).await
     }
 
     /// A new instance, ready to be called.

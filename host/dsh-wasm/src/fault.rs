@@ -41,10 +41,10 @@ pub(crate) enum Bound {
 }
 
 impl Bound {
-    /// Whether no list in `value` is too long.
-    pub(crate) fn check_lists(value: &impl Lists, limits: &Limits) -> Result<(), Self> {
+    /// Refuses a list in `value` that is too long; otherwise the length of the longest.
+    pub(crate) fn check_lists(value: &impl Lists, limits: &Limits) -> Result<usize, Self> {
         let (items, limit) = (value.longest(), limits.list_items);
-        if items > limit as usize { Err(Self::ListItems { items, limit }) } else { Ok(()) }
+        if items > limit as usize { Err(Self::ListItems { items, limit }) } else { Ok(items) }
     }
 
     /// The bound behind an error of the engine.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::carried::Carried;
 use crate::clock::{CallClock, Wait};
-use crate::lists::Lists;
 use crate::store::GuestState;
 
 /// From this weight on a value is worth another thread: a millisecond or two at worst (JSON of many small values), and handing it over
@@ -14,9 +13,9 @@ const HEAVY: usize = 64 * 1024;
 /// What an item of a list weighs beside its bytes.
 pub(crate) const ITEM_WEIGHT: usize = 64;
 
-/// How much work a value is.
-pub(crate) fn weight(value: &(impl Carried + Lists)) -> usize {
-    value.bytes().saturating_add(value.longest().saturating_mul(ITEM_WEIGHT))
+/// How much work a value is whose longest list has so many items.
+pub(crate) fn weight(value: &impl Carried, longest: usize) -> usize {
+    value.bytes().saturating_add(longest.saturating_mul(ITEM_WEIGHT))
 }
 
 /// Does `work` here, or elsewhere when it is heavy.

@@ -200,7 +200,7 @@ impl GuestState {
     }
 
     /// Refuses a value with a list that is too long, before anything is made of it.
-    pub(crate) fn check_lists(&self, value: &impl Lists) -> wasmtime::Result<()> {
+    pub(crate) fn check_lists(&self, value: &impl Lists) -> wasmtime::Result<usize> {
         Bound::check_lists(value, self.limits()).map_err(wasmtime::Error::new)
     }
 

@@ -67,8 +67,8 @@ impl agent_types::HostLlmRequest for GuestState {
     async fn set_tools(&mut self, handle: Resource<LlmRequest>, tools: Vec<llm_types::ToolSchema>) -> Answer<()> {
         let draft = self.draft(&handle)?;
         self.takes(&tools);
-        self.check_lists(&tools)?;
-        let (weight, core) = (heavy::weight(&tools), self.core.clone());
+        let longest = self.check_lists(&tools)?;
+        let (weight, core) = (heavy::weight(&tools, longest), self.core.clone());
         let set = move || match convert::tool_schemas_in(tools) {
             Ok(tools) => draft.set_tools(&core.name, tools).map_err(convert::failure),
             Err(ill) => Err(convert::invalid(&ill)),
@@ -84,8 +84,8 @@ impl agent_types::HostLlmRequest for GuestState {
     async fn set_sampling(&mut self, handle: Resource<LlmRequest>, sampling: llm_types::Sampling) -> Answer<()> {
         let draft = self.draft(&handle)?;
         self.takes(&sampling);
-        self.check_lists(&sampling)?;
-        let (weight, core) = (heavy::weight(&sampling), self.core.clone());
+        let longest = self.check_lists(&sampling)?;
+        let (weight, core) = (heavy::weight(&sampling, longest), self.core.clone());
         let set = move || match convert::sampling_in(sampling) {
             Ok(sampling) => draft.set_sampling(&core.name, sampling).map_err(convert::failure),
             Err(ill) => Err(convert::invalid(&ill)),
@@ -139,8 +139,8 @@ impl agent_types::HostLlmRequest for GuestState {
     ) -> Answer<()> {
         let draft = self.draft(&handle)?;
         self.takes(&replacement);
-        self.check_lists(&replacement)?;
-        let (weight, core) = (heavy::weight(&replacement), self.core.clone());
+        let longest = self.check_lists(&replacement)?;
+        let (weight, core) = (heavy::weight(&replacement, longest), self.core.clone());
         let splice = move || match convert::messages_in("replacement", replacement) {
             Ok(messages) => draft.splice(&core.name, start, count, messages).map_err(convert::failure),
             Err(ill) => Err(convert::invalid(&ill)),
@@ -157,8 +157,8 @@ impl agent_types::HostLlmRequest for GuestState {
     ) -> Answer<()> {
         let draft = self.draft(&handle)?;
         self.takes(&replacement);
-        self.check_lists(&replacement)?;
-        let (weight, core) = (heavy::weight(&replacement), self.core.clone());
+        let longest = self.check_lists(&replacement)?;
+        let (weight, core) = (heavy::weight(&replacement, longest), self.core.clone());
         let compact = move || match convert::messages_in("replacement", replacement) {
             Ok(messages) => draft.compact(&core.name, start, count, messages).map_err(convert::failure),
             Err(ill) => Err(convert::invalid(&ill)),
