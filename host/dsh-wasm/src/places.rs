@@ -107,13 +107,13 @@ impl Rooms {
         if let Some(place) = self.usual.class.places.take(self.usual.size) {
             return Ok((&self.usual, place));
         }
-        let full = || Fault::Limit(Bound::Room(MAX_POOLED + MAX_BESIDE).to_string());
+        let full = |most: u32| Fault::Limit(Bound::Room(most).to_string());
         if !self.usual.class.pooled {
-            return Err(full());
+            return Err(full(MAX_BESIDE));
         }
         let beside = self.beside.get_or_try_init(|| async { self.make_beside(engine) }).await;
         let beside = beside.map_err(|refusal| Fault::error(refusal.to_string()))?;
-        let place = beside.class.places.take(beside.size).ok_or_else(full)?;
+        let place = beside.class.places.take(beside.size).ok_or_else(|| full(MAX_POOLED + MAX_BESIDE))?;
         Ok((beside, place))
     }
 

@@ -194,6 +194,23 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// A plugin as it is specified, without any directory.
+    fn new(spec: PluginSpec, network: Network) -> Self {
+        Self {
+            name: spec.name,
+            grants: spec.grants,
+            config: spec.config.to_string().into(),
+            limits: spec.limits,
+            dirs: Vec::new(),
+            workspace: None,
+            network,
+            env: spec.env,
+            refused: Mutex::default(),
+            code: None,
+            told: AtomicBool::new(false),
+        }
+    }
+
     /// The granted environment variables that the profile lets through.
     pub(crate) fn visible_env<'a>(
         &'a self,
@@ -318,19 +335,10 @@ impl Engine {
         let Authority { grants, taken: ungranted, seams } =
             compiled.inspection.authority(spec.grants, spec.seams.as_deref())?;
         let dirs = open_dirs(self.inner.workspace.as_deref(), &grants)?;
-        let core = Core {
-            name: spec.name,
-            config: spec.config.to_string().into(),
-            limits: spec.limits,
-            workspace: self.inner.workspace.clone(),
-            network: self.inner.network.clone(),
-            refused: Mutex::default(),
-            code,
-            told: AtomicBool::new(false),
-            env: spec.env,
-            grants,
-            dirs,
-        };
+        let failure_mode = spec.failure_mode;
+        let workspace = self.inner.workspace.clone();
+        let spec = PluginSpec { grants, ..spec };
+        let core = Core { dirs, workspace, code, ..Core::new(spec, self.inner.network.clone()) };
         let rooms = Rooms::new(Ready::new(compiled.class, &compiled.component, &seams)?, &seams);
         let mold = Mold { engine: self.inner.clone(), core: Arc::new(core), rooms };
         let mut asking = Asking::new(&mold);
@@ -339,7 +347,7 @@ impl Engine {
         let plugin = WasmPlugin {
             mold: Arc::new(mold),
             inspection: compiled.inspection,
-            failure_mode: spec.failure_mode,
+            failure_mode,
             tools: tools.unwrap_or_default().into(),
             kinds: kinds.into(),
             seams,
@@ -360,19 +368,7 @@ impl Engine {
         let inspection = inspect(&bytes)?;
         let spec = PluginSpec::new(name);
         let compiled = self.prepare(bytes, spec.name.clone(), spec.limits.stack_kib).await?;
-        let core = Core {
-            name: spec.name,
-            config: spec.config.to_string().into(),
-            limits: spec.limits,
-            workspace: None,
-            network: self.inner.network.clone(),
-            refused: Mutex::default(),
-            code: None,
-            told: AtomicBool::new(false),
-            env: spec.env,
-            grants: spec.grants,
-            dirs: Vec::new(),
-        };
+        let core = Core::new(spec, self.inner.network.clone());
         let rooms = Rooms::new(Ready::new(compiled.class, &compiled.component, &inspection.seams)?, &inspection.seams);
         let mold = Mold { engine: self.inner.clone(), core: Arc::new(core), rooms };
         let mut asking = Asking::new(&mold);
