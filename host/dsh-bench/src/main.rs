@@ -133,22 +133,31 @@ async fn profile(places: &Places, what: &str) -> Fallible<()> {
     }
 }
 
+async fn rows_of(group: &str, places: &Places) -> Rows {
+    match group {
+        "calls" => calls::rows(places).await,
+        "policy" => policy::rows(places).await,
+        "steps" => steps::rows(places).await,
+        "events" => events::rows().await,
+        "fair" => fair::rows(places).await,
+        "long" => long::rows(places).await,
+        "body" => body::rows().await,
+        "process" => process::rows(places).await,
+        "harness" => harness::rows(places).await,
+        "memory" => memory::rows(places).await,
+        "fleet" => fleet::rows(places).await,
+        "rivals" => rivals::rows(places).await,
+        other => Err(format!("the group `{other}` has no rows").into()),
+    }
+}
+
 /// All rows, or those of one group.
 async fn all(places: &Places, only: Option<&str>) -> Fallible<()> {
     let left_out = if places.quick { NOT_QUICK.to_vec() } else { Vec::new() };
     let mut report = Report::new(only, left_out);
-    report.group("calls", || calls::rows(places)).await;
-    report.group("policy", || policy::rows(places)).await;
-    report.group("steps", || steps::rows(places)).await;
-    report.group("events", events::rows).await;
-    report.group("fair", || fair::rows(places)).await;
-    report.group("long", || long::rows(places)).await;
-    report.group("body", body::rows).await;
-    report.group("process", || process::rows(places)).await;
-    report.group("harness", || harness::rows(places)).await;
-    report.group("memory", || memory::rows(places)).await;
-    report.group("fleet", || fleet::rows(places)).await;
-    report.group("rivals", || rivals::rows(places)).await;
+    for group in GROUPS {
+        report.group(group, || rows_of(group, places)).await;
+    }
     print!("{report}");
     let before = std::fs::read(&places.out).ok().and_then(|text| serde_json::from_slice(&text).ok());
     std::fs::write(&places.out, report.json(places.quick, &before.unwrap_or_default()))?;
