@@ -11,6 +11,7 @@ mod logs;
 mod long;
 mod measure;
 mod memory;
+mod normalised;
 mod policy;
 mod process;
 mod report;

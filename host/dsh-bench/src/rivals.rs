@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::{Onion, request};
 use crate::measure::{Pair, micros_each};
+use crate::normalised::normalised;
 use crate::report::Row;
 use crate::wasm::{engine, load};
 use crate::{Fallible, Places, Rows};
@@ -91,18 +92,6 @@ fn is_clean(message: &Message) -> bool {
         }),
         _ => true,
     })
-}
-
-fn normalised(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." if parts.last().is_some_and(|last| *last != "..") => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
 }
 
 impl Native {

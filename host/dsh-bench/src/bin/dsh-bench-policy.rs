@@ -1,6 +1,11 @@
 //! The policy of `policy.rs` as a native executable: reads a call, answers a verdict. What a hook that is a process costs.
 
+#[path = "../normalised.rs"]
+mod normalised;
+
 use std::io::Read as _;
+
+use normalised::normalised;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut input = String::new();
@@ -12,17 +17,4 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let verdict = if allowed { "abstain" } else { "deny" };
     println!("{}", serde_json::json!({ "verdict": verdict }));
     Ok(())
-}
-
-/// A relative path without `.` and `..`.
-fn normalised(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." if parts.last().is_some_and(|last| *last != "..") => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
 }
