@@ -427,7 +427,8 @@ impl preopens::Host for FsView<'_> {
             // A profile that hides the directory itself may still show what is below it.
             let access = self.layer.access(&dir.real).unwrap_or(Access::Read);
             self.layer.open.insert(fd.rep(), Opened { real: dir.real.clone(), access, granted: true, slot: None });
-            list.push((fd, dir.path.written.clone()));
+            // Behind a closing slash C's library would not find the directory itself, only what is in it.
+            list.push((fd, dir.path.written.trim_end_matches('/').to_owned()));
         }
         // Libraries look for the directory of a path among these and give up without a word to us when there is none. So there is one
         // that holds nothing, and it can say which grant is missing.
