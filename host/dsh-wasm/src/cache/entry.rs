@@ -49,7 +49,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// Everything but the component that decides what its machine code looks like, the processor among it.
+/// Everything but the component that decides what its entry looks like: the processor among it, and the layout, so that a host
+/// with another layout has entries of its own.
 pub(crate) fn engine_tag(engine: &wasmtime::Engine) -> String {
     struct Hasher(Sha256);
     impl std::hash::Hasher for Hasher {
@@ -60,7 +61,7 @@ pub(crate) fn engine_tag(engine: &wasmtime::Engine) -> String {
             0
         }
     }
-    let mut hasher = Hasher(Sha256::new());
+    let mut hasher = Hasher(Sha256::new_with_prefix(MAGIC));
     std::hash::Hash::hash(&engine.precompile_compatibility_hash(), &mut hasher);
     // Checks of shape are not repeated for a cached component, so the contract is part of its name.
     hasher.0.update(Sha256::digest(crate::bindings::COMPONENT_TYPE));
