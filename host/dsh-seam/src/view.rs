@@ -50,7 +50,7 @@ pub struct ModelMessage {
     pub bytes: u32,
     /// The host's estimate of its tokens.
     pub tokens: u32,
-    wire: OnceLock<(&'static str, Arc<str>)>,
+    wire: OnceLock<(Arc<str>, Arc<str>)>,
 }
 
 impl ModelMessage {
@@ -65,15 +65,15 @@ impl ModelMessage {
 
     /// The message as a provider wants it, made once. `dialect` names the way of writing: the text is kept for the first that asks, and
     /// made anew for any other, since an agent seldom changes providers.
-    pub fn wire(&self, dialect: &'static str, write: impl FnOnce(&Message) -> String) -> Arc<str> {
+    pub fn wire(&self, dialect: &Arc<str>, write: impl FnOnce(&Message) -> String) -> Arc<str> {
         if let Some((known, text)) = self.wire.get()
-            && *known == dialect
+            && (Arc::ptr_eq(known, dialect) || known == dialect)
         {
             return text.clone();
         }
         let text: Arc<str> = write(&self.message).into();
         // Lost when another dialect was first.
-        let _ = self.wire.set((dialect, text.clone()));
+        let _ = self.wire.set((dialect.clone(), text.clone()));
         text
     }
 }

@@ -7,6 +7,7 @@ mod blocks;
 mod chat;
 mod echo;
 mod log;
+mod network;
 mod provider;
 mod record;
 mod script;
@@ -20,9 +21,9 @@ use dsh_seam::draft::ModelCatalog;
 use dsh_seam::llm::{Llm, Model};
 use dsh_seam::{Failure, ModelFailure};
 
-pub use provider::{ProviderConfig, ProviderKind, Secret, builtin_providers};
+pub use provider::{ModelConfig, ProviderConfig, ProviderKind, Secret, builtin_providers};
 
-use chat::Provider;
+use network::{NetworkModel, Provider, Target};
 use script::Script;
 
 /// Where `--log-requests` and `--record` write.
@@ -30,7 +31,8 @@ pub type Sink = Box<dyn std::io::Write + Send>;
 
 /// The body of a request to a provider of this kind, as its adapter sends it. For the benchmark.
 pub fn request_body(kind: ProviderKind, model: &str, request: &dsh_seam::llm::ModelRequest) -> Vec<u8> {
-    chat::body(kind, model, request)
+    let target = Target::new(Arc::new(ProviderConfig::new(kind.as_str(), kind)), model);
+    network::protocol(kind).body(&target, request)
 }
 
 /// Names this near are offered.
@@ -100,7 +102,7 @@ impl Models {
             }
             Some((provider, model)) => {
                 provider.check()?;
-                Ok(Arc::new(chat::ChatModel::new(provider.clone(), model)))
+                Ok(Arc::new(NetworkModel::new(provider.clone(), &model)))
             }
             None => Err(self.unknown(name)),
         }
@@ -162,7 +164,7 @@ impl ModelCatalog for Models {
     }
 
     fn context_window(&self, model: &str) -> Option<u32> {
-        self.provider(model).and_then(|(provider, _)| provider.context_window())
+        self.provider(model).and_then(|(provider, model)| provider.config.model(&model).context_window)
     }
 }
 
@@ -192,7 +194,7 @@ mod tests {
             builtin_providers(base_url, |name| variables.contains(&name).then(|| "sk-secret".to_owned()));
         providers.push(ProviderConfig {
             base_url: Some("http://127.0.0.1:9/v1".into()),
-            context_window: Some(4096),
+            every_model: ModelConfig { context_window: Some(4096), ..ModelConfig::default() },
             ..ProviderConfig::new("local", ProviderKind::Compatible)
         });
         providers.push(ProviderConfig::new("responses", ProviderKind::OpenAiResponses));
@@ -225,10 +227,7 @@ mod tests {
         check("compatible/x", Err(("no-adapter", "the provider `compatible` has no address: give `--base-url URL`")));
         check(
             "anthropic/claude",
-            Err((
-                "no-adapter",
-                "the provider `anthropic` is of kind `anthropic`, which comes with a later version; use `openai`, `deepseek` or `compatible`",
-            )),
+            Err(("auth", "the provider `anthropic` needs a key: set the environment variable `ANTHROPIC_API_KEY`")),
         );
         check("local/", Err(("no-adapter", "the model `local/` has no name behind the `/`")));
         let list = "there are `echo`, `script:FILE`, `openai/…`, `anthropic/…`, `deepseek/…`, `compatible/…`, `local/…`, `responses/…`, `empty/…`";
@@ -258,7 +257,7 @@ mod tests {
         check("script:a/b.jsonl", false);
         check("deepseek/x", false);
         let message = models.check_for_plugin("echo").expect_err("not a network model").message;
-        assert!(message.ends_with("there are `openai/…`, `local/…`"), "{message}");
+        assert!(message.ends_with("there are `openai/…`, `local/…`, `responses/…`"), "{message}");
         assert_eq!((models.context_window("local/x"), models.context_window("openai/x")), (Some(4096), None));
         assert_eq!(
             (models.is_network("local/x"), models.is_network("echo"), models.is_network("script:openai/x")),

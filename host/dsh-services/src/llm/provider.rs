@@ -1,7 +1,10 @@
 //! What is known of a network provider: its kind, its address, its key, its time-outs.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+
+use serde_json::{Map, Value};
 
 /// A key. It is shown nowhere: neither `Debug` nor `Display` has it.
 #[derive(Clone, PartialEq, Eq)]
@@ -36,9 +39,9 @@ impl fmt::Display for Secret {
 pub enum ProviderKind {
     /// OpenAI's Chat Completions.
     OpenAi,
-    /// OpenAI's Responses; not in this version.
+    /// OpenAI's Responses.
     OpenAiResponses,
-    /// Anthropic's Messages; not in this version.
+    /// Anthropic's Messages.
     Anthropic,
     /// DeepSeek's Chat Completions.
     DeepSeek,
@@ -65,11 +68,6 @@ impl ProviderKind {
             ProviderKind::DeepSeek => "deepseek",
             ProviderKind::Compatible => "compatible",
         }
-    }
-
-    /// Whether this version has an adapter for it.
-    pub fn is_supported(self) -> bool {
-        matches!(self, ProviderKind::OpenAi | ProviderKind::DeepSeek | ProviderKind::Compatible)
     }
 
     /// Where the provider is, unless the configuration says otherwise.
@@ -116,8 +114,36 @@ pub struct ProviderConfig {
     pub idle_timeout_ms: u64,
     /// The most time for the whole call, in milliseconds.
     pub total_timeout_ms: u64,
-    /// Tokens its models take in and put out together; none when unknown.
+    /// Headers that every request has beside those of the protocol.
+    pub headers: Vec<(String, Secret)>,
+    /// What holds for every model of it, unless `models` says otherwise.
+    pub every_model: ModelConfig,
+    /// What holds for some models, by their name.
+    pub models: BTreeMap<String, ModelConfig>,
+}
+
+/// What is known of a model. What is none is unknown, or left to the provider.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelConfig {
+    /// Tokens it takes in and puts out together.
     pub context_window: Option<u32>,
+    /// The most tokens that it puts out.
+    pub max_output_tokens: Option<u32>,
+    /// Members of the request's body beside those of the protocol.
+    pub extra_body: Map<String, Value>,
+}
+
+impl ModelConfig {
+    /// This, and where it says nothing what `other` says.
+    #[must_use]
+    pub fn or(mut self, other: &ModelConfig) -> Self {
+        self.context_window = self.context_window.or(other.context_window);
+        self.max_output_tokens = self.max_output_tokens.or(other.max_output_tokens);
+        for (name, value) in &other.extra_body {
+            self.extra_body.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        self
+    }
 }
 
 impl ProviderConfig {
@@ -133,8 +159,15 @@ impl ProviderConfig {
             first_byte_timeout_ms: 120_000,
             idle_timeout_ms: 60_000,
             total_timeout_ms: 3_600_000,
-            context_window: None,
+            headers: Vec::new(),
+            every_model: ModelConfig::default(),
+            models: BTreeMap::new(),
         }
+    }
+
+    /// What is known of one of its models.
+    pub fn model(&self, name: &str) -> ModelConfig {
+        self.models.get(name).cloned().unwrap_or_default().or(&self.every_model)
     }
 }
 

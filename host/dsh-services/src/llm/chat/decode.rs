@@ -1,58 +1,50 @@
 //! From the events of Chat Completions to chunks. A block is closed by a `finish_reason` or `[DONE]`, never because a body ended.
 
-use std::collections::VecDeque;
-
-use dsh_seam::message::{BlockType, Chunk, ContentBlock, FinishReason, ToolCall, Usage};
+use dsh_seam::message::{Chunk, FinishReason, Usage};
 use dsh_seam::{Failure, ModelFailure};
 use serde_json::Value;
 
-use super::error;
-use super::sse::Event;
-
-/// The provider sent what makes no sense.
-pub(super) fn malformed(what: &str) -> ModelFailure {
-    ModelFailure::new("malformed-response", format!("the provider sent {what}"))
-}
+use super::super::network::Decode;
+use super::super::network::blocks::Blocks;
+use super::super::network::error::{self, empty, malformed};
+use super::super::network::sse::Event;
 
 /// What a stream has said so far.
 #[derive(Default)]
 pub(super) struct Decoder {
-    next_index: u32,
-    text: Option<(u32, String)>,
-    reasoning: Option<(u32, String)>,
+    blocks: Blocks,
+    text: Option<u32>,
+    reasoning: Option<u32>,
     calls: Vec<Call>,
     /// Set by a `finish_reason`; sent as the last chunk, as the usage may still come.
     finish: Option<FinishReason>,
     usage: Option<Usage>,
     over: bool,
-    out: VecDeque<Chunk>,
 }
 
+/// What a call is recognised by.
 struct Call {
     /// The provider's number for it.
     place: Option<u64>,
     index: u32,
-    call: ToolCall,
+    id: String,
+    named: bool,
 }
 
-impl Decoder {
-    /// The chunks that are ready.
-    pub fn take(&mut self) -> impl Iterator<Item = Chunk> {
-        std::mem::take(&mut self.out).into_iter()
+impl Decode for Decoder {
+    fn take(&mut self) -> Vec<Chunk> {
+        self.blocks.take()
     }
 
-    /// Whether the last chunk is out.
-    pub fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Whether the provider has said that the answer is whole.
-    pub fn is_finished(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.finish.is_some()
     }
 
-    /// One event of a stream.
-    pub fn event(&mut self, event: &Event) -> Result<(), ModelFailure> {
+    fn event(&mut self, event: &Event) -> Result<(), ModelFailure> {
         let data = event.data.trim();
         if self.over || data.is_empty() {
             return Ok(());
@@ -71,32 +63,32 @@ impl Decoder {
         self.value(&value)
     }
 
-    /// An answer that was not streamed.
-    pub fn whole(&mut self, body: &[u8]) -> Result<(), ModelFailure> {
+    fn whole(&mut self, body: &[u8]) -> Result<(), ModelFailure> {
         let value = serde_json::from_slice(body)
             .map_err(|error| malformed(&format!("an answer that is not valid JSON: {error}")))?;
         self.value(&value)
     }
 
-    /// The body has ended. What is still open stays open: the loop judges.
-    pub fn end(&mut self) -> Result<(), ModelFailure> {
+    fn end(&mut self) -> Result<(), ModelFailure> {
         if self.over {
             return Ok(());
         }
         match self.finish.clone() {
             Some(reason) => self.last(reason),
-            None if self.next_index == 0 => return Err(empty()),
+            None if self.blocks.is_empty() => return Err(empty()),
             None => {}
         }
         Ok(())
     }
+}
 
+impl Decoder {
     fn done(&mut self) -> Result<(), ModelFailure> {
         let reason = match self.finish.clone() {
             Some(reason) => reason,
-            None if self.next_index == 0 => return Err(empty()),
+            None if self.blocks.is_empty() => return Err(empty()),
             None => {
-                self.close_blocks();
+                self.blocks.close_all();
                 self.reason("stop")
             }
         };
@@ -105,7 +97,7 @@ impl Decoder {
     }
 
     fn last(&mut self, reason: FinishReason) {
-        self.out.push_back(Chunk::Finish { reason });
+        self.blocks.finish(reason);
         self.over = true;
     }
 
@@ -125,7 +117,7 @@ impl Decoder {
         if let Some(usage) = usage
             && self.usage.replace(usage) != Some(usage)
         {
-            self.out.push_back(Chunk::Usage { usage });
+            self.blocks.usage(usage);
         }
         Ok(())
     }
@@ -138,7 +130,7 @@ impl Decoder {
             self.delta(delta);
         }
         if let Some(word) = choice.get("finish_reason").and_then(Value::as_str) {
-            self.close_blocks();
+            self.blocks.close_all();
             self.finish = Some(self.reason(word));
         }
     }
@@ -160,33 +152,18 @@ impl Decoder {
         }
     }
 
-    fn open(next_index: &mut u32, out: &mut VecDeque<Chunk>, block_type: BlockType) -> u32 {
-        let index = *next_index;
-        *next_index += 1;
-        out.push_back(Chunk::BlockStart { index, block_type });
-        index
-    }
-
     fn add_text(&mut self, added: &str) {
-        if added.is_empty() {
-            return;
+        if !added.is_empty() {
+            let index = *self.text.get_or_insert_with(|| self.blocks.open_text());
+            self.blocks.add(index, added);
         }
-        let (next_index, out) = (&mut self.next_index, &mut self.out);
-        let (index, text) =
-            self.text.get_or_insert_with(|| (Self::open(next_index, out, BlockType::Text), String::new()));
-        text.push_str(added);
-        self.out.push_back(Chunk::TextDelta { index: *index, text: added.to_owned() });
     }
 
     fn add_reasoning(&mut self, added: &str) {
-        if added.is_empty() {
-            return;
+        if !added.is_empty() {
+            let index = *self.reasoning.get_or_insert_with(|| self.blocks.open_reasoning());
+            self.blocks.add(index, added);
         }
-        let (next_index, out) = (&mut self.next_index, &mut self.out);
-        let (index, text) =
-            self.reasoning.get_or_insert_with(|| (Self::open(next_index, out, BlockType::Reasoning), String::new()));
-        text.push_str(added);
-        self.out.push_back(Chunk::ReasoningDelta { index: *index, text: added.to_owned() });
     }
 
     fn add_call(&mut self, piece: &Value) {
@@ -199,65 +176,41 @@ impl Decoder {
             Some(Value::Object(object)) => Value::Object(object.clone()).to_string(),
             _ => String::new(),
         };
-        let at = match self.find_call(place, id, name) {
-            Some(at) => at,
-            None => {
-                let index = Self::open(&mut self.next_index, &mut self.out, BlockType::ToolCall);
-                let call = ToolCall { id: String::new(), name: String::new(), arguments: String::new(), opaque: None };
-                self.calls.push(Call { place, index, call });
-                self.calls.len() - 1
-            }
-        };
-        let Call { index, call, .. } = &mut self.calls[at];
+        let at = self.find_call(place, id, name).unwrap_or_else(|| {
+            let index = self.blocks.open_call();
+            self.calls.push(Call { place, index, id: String::new(), named: false });
+            self.calls.len() - 1
+        });
+        let call = &mut self.calls[at];
         if call.id.is_empty() {
             call.id = id.to_owned();
         }
-        let named = call.name.is_empty() && !name.is_empty();
-        if named {
-            call.name = name.to_owned();
-        }
-        call.arguments.push_str(&arguments);
-        if named || !arguments.is_empty() {
-            self.out.push_back(Chunk::ToolCallDelta {
-                index: *index,
-                id: call.id.clone(),
-                name: named.then(|| name.to_owned()),
-                arguments_delta: arguments,
-            });
-        }
+        call.named |= !name.is_empty();
+        self.blocks.call(call.index, id, name, &arguments);
     }
 
     /// The call that a piece goes on with; none: it begins a new one. Servers differ: some number their calls, some give each piece a
     /// new id, some number every call 0 and tell them apart by id, some do neither and send each call whole.
     fn find_call(&self, place: Option<u64>, id: &str, name: &str) -> Option<usize> {
-        let other = |call: &Call| !id.is_empty() && !call.call.id.is_empty() && call.call.id != id && !name.is_empty();
+        let other = |call: &Call| !id.is_empty() && !call.id.is_empty() && call.id != id && !name.is_empty();
         if place.is_some() {
             let at = self.calls.iter().rposition(|call| call.place == place)?;
             return (!other(&self.calls[at])).then_some(at);
         }
         if !id.is_empty()
-            && let Some(at) = self.calls.iter().rposition(|call| call.call.id == id)
+            && let Some(at) = self.calls.iter().rposition(|call| call.id == id)
         {
             return Some(at);
         }
         let last = self.calls.last()?;
-        let begins = !name.is_empty() && !last.call.name.is_empty();
+        let begins = !name.is_empty() && last.named;
         (!begins).then(|| self.calls.len() - 1)
-    }
-
-    fn close_blocks(&mut self) {
-        let mut blocks: Vec<(u32, ContentBlock)> = Vec::new();
-        blocks.extend(self.reasoning.take().map(|(index, text)| (index, ContentBlock::reasoning(text))));
-        blocks.extend(self.text.take().map(|(index, text)| (index, ContentBlock::text(text))));
-        blocks.extend(self.calls.iter().map(|call| (call.index, ContentBlock::ToolCall(call.call.clone()))));
-        blocks.sort_by_key(|(index, _)| *index);
-        self.out.extend(blocks.into_iter().map(|(index, block)| Chunk::BlockEnd { index, block }));
     }
 
     fn reason(&self, word: &str) -> FinishReason {
         match word {
             // Some servers say `stop` although they call tools.
-            "stop" if !self.calls.is_empty() => FinishReason::ToolCalls,
+            "stop" if self.blocks.has_calls() => FinishReason::ToolCalls,
             "stop" => FinishReason::Stop,
             "tool_calls" | "function_call" => FinishReason::ToolCalls,
             "length" => FinishReason::MaxTokens,
@@ -268,10 +221,6 @@ impl Decoder {
             other => FinishReason::Other(other.to_owned()),
         }
     }
-}
-
-fn empty() -> ModelFailure {
-    ModelFailure::new("empty-response", "the provider answered with nothing")
 }
 
 /// Chat Completions counts inclusively; ours are disjoint.
@@ -302,7 +251,8 @@ mod tests {
             result = result.and_then(|()| decoder.event(&Event { kind: String::new(), data }));
         }
         result = result.and_then(|()| decoder.end());
-        let mut out: Vec<String> = decoder.take().map(|chunk| serde_json::to_string(&chunk).expect("JSON")).collect();
+        let mut out: Vec<String> =
+            decoder.take().iter().map(|chunk| serde_json::to_string(chunk).expect("JSON")).collect();
         out.extend(result.err().map(|failure| format!("!{} {}", failure.code, failure.message)));
         out
     }

@@ -10,47 +10,38 @@ use dsh_seam::message::{
 use dsh_seam::view::ModelMessage;
 use serde_json::{Map, Value, json};
 
+use super::super::network::Target;
+use super::super::network::body::{Body, extra, joined};
 use super::super::provider::ProviderKind;
 
 /// Members that `extra` cannot replace: the adapter could not read the answer, or would send another conversation.
 const RESERVED: [&str; 4] = ["model", "messages", "stream", "tools"];
 
-/// The way of writing messages that is kept with them.
-const DIALECT: &str = "chat-completions";
-
-/// What a message's frame takes beside its text, in bytes, for the first allocation.
-const ROOM_PER_MESSAGE: usize = 128;
-
 /// What an image without a type most probably is.
 const DEFAULT_IMAGE_TYPE: &str = "image/png";
 
 /// The request as Chat Completions wants it.
-pub(in super::super) fn body(kind: ProviderKind, model: &str, request: &ModelRequest) -> Vec<u8> {
-    let mut body = Map::new();
-    body.insert("model".into(), model.into());
-    body.insert("stream".into(), true.into());
-    body.insert("stream_options".into(), json!({ "include_usage": true }));
-    sampling(&mut body, kind, &request.sampling, !request.tools.is_empty());
+pub(super) fn body(target: &Target, request: &ModelRequest) -> Vec<u8> {
+    let kind = target.provider.kind;
+    let mut frame = Map::new();
+    frame.insert("model".into(), target.model.as_str().into());
+    frame.insert("stream".into(), true.into());
+    frame.insert("stream_options".into(), json!({ "include_usage": true }));
+    sampling(&mut frame, target, &request.sampling, !request.tools.is_empty());
     if !request.tools.is_empty() {
-        body.insert("tools".into(), request.tools.iter().map(tool).collect());
+        frame.insert("tools".into(), request.tools.iter().map(tool).collect());
     }
-    let frame = Value::Object(body).to_string();
-    let open = frame.strip_suffix('}').expect("an object ends in a brace");
-    let bytes: usize = request.messages.iter().map(|message| message.bytes as usize + ROOM_PER_MESSAGE).sum();
-    let mut out = String::with_capacity(frame.len() + request.system.len() + bytes + bytes / 8);
-    out.push_str(open);
-    out.push_str(",\"messages\":[");
-    messages(&mut out, kind, request);
-    out.push_str("]}");
-    out.into_bytes()
+    let mut body = Body::open(frame, "messages", request);
+    messages(&mut body, kind, &target.dialect, request);
+    body.close()
 }
 
-fn sampling(body: &mut Map<String, Value>, kind: ProviderKind, sampling: &Sampling, tools: bool) {
+fn sampling(body: &mut Map<String, Value>, target: &Target, sampling: &Sampling, tools: bool) {
     if let Some(temperature) = sampling.temperature {
         body.insert("temperature".into(), temperature.into());
     }
     if let Some(max) = sampling.max_tokens {
-        let name = if kind == ProviderKind::OpenAi { "max_completion_tokens" } else { "max_tokens" };
+        let name = if target.provider.kind == ProviderKind::OpenAi { "max_completion_tokens" } else { "max_tokens" };
         body.insert(name.into(), max.into());
     }
     if !sampling.stop.is_empty() {
@@ -66,8 +57,7 @@ fn sampling(body: &mut Map<String, Value>, kind: ProviderKind, sampling: &Sampli
         };
         body.insert("tool_choice".into(), choice);
     }
-    let extra = sampling.extra.iter().filter(|(name, _)| !RESERVED.contains(&name.as_str()));
-    body.extend(extra.map(|(name, value)| (name.clone(), value.clone())));
+    body.extend(extra(&target.known.extra_body, &sampling.extra, &RESERVED));
 }
 
 fn tool(tool: &ToolSchema) -> Value {
@@ -78,9 +68,8 @@ fn tool(tool: &ToolSchema) -> Value {
     json!({ "type": "function", "function": function })
 }
 
-/// The messages, with commas between them. A message is written once and kept, so that a step costs what it adds and the copying of
-/// the rest.
-fn messages(out: &mut String, kind: ProviderKind, request: &ModelRequest) {
+/// The messages. Those that are written alike wherever they stand are kept as they were written.
+fn messages(out: &mut Body, kind: ProviderKind, dialect: &Arc<str>, request: &ModelRequest) {
     let list: Vec<&Arc<ModelMessage>> = request.messages.iter().collect();
     // DeepSeek wants its reasoning back while a round of tools goes on, and not after it.
     let round = match kind {
@@ -88,20 +77,20 @@ fn messages(out: &mut String, kind: ProviderKind, request: &ModelRequest) {
         _ => list.len(),
     };
     if !request.system.is_empty() {
-        push(out, &json!({ "role": "system", "content": &*request.system }).to_string());
+        out.push(&json!({ "role": "system", "content": &*request.system }).to_string());
     }
     let mut images = Vec::new();
     for (at, message) in list.iter().enumerate() {
         let in_round = at > round;
         if images.is_empty() && stands_alone(&message.message, in_round) {
-            push(out, &message.wire(DIALECT, |message| joined(written(message, false, &mut Vec::new()))));
+            out.push(&message.wire(dialect, |message| joined(&written(message, false, &mut Vec::new()))));
         } else {
-            push(out, &joined(written(&message.message, in_round, &mut images)));
+            out.push(&joined(&written(&message.message, in_round, &mut images)));
         }
     }
     let mut rest = Vec::new();
     flush(&mut rest, &mut images);
-    push(out, &joined(rest));
+    out.push(&joined(&rest));
 }
 
 /// Whether a message is written in the same way wherever it stands: without pictures that follow it, and without reasoning that is
@@ -128,19 +117,6 @@ fn written(message: &Message, in_round: bool, images: &mut Vec<Value>) -> Vec<Va
         Role::User | Role::System => user(&mut out, images, message),
     }
     out
-}
-
-fn joined(values: Vec<Value>) -> String {
-    values.iter().map(Value::to_string).collect::<Vec<_>>().join(",")
-}
-
-fn push(out: &mut String, written: &str) {
-    if !written.is_empty() {
-        if !out.ends_with('[') {
-            out.push(',');
-        }
-        out.push_str(written);
-    }
 }
 
 /// Whether somebody speaks in it, and not only a tool.
@@ -231,6 +207,7 @@ fn assistant(message: &Message, in_round: bool) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::provider::ProviderConfig;
     use super::super::super::support::request;
     use super::*;
     use dsh_seam::message::{ToolCall, ToolResult};
@@ -258,6 +235,10 @@ mod tests {
             result("2", vec![ResultBlock::text("y")]),
             Message::user(vec![ContentBlock::Image(picture), ContentBlock::text("z")]),
         ]
+    }
+
+    fn body(kind: ProviderKind, model: &str, request: &ModelRequest) -> Vec<u8> {
+        super::body(&Target::new(Arc::new(ProviderConfig::new("x", kind)), model), request)
     }
 
     fn parsed(kind: ProviderKind, request: &ModelRequest) -> Value {

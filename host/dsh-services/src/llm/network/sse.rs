@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 
 use dsh_seam::ModelFailure;
 
-use super::decode::malformed;
+use super::error::malformed;
 
 /// The longest event. One event of the session log may not be longer either.
 pub(super) const MAX_EVENT_BYTES: usize = 32 << 20;
 
 /// One event.
 #[derive(Debug, PartialEq)]
-pub(super) struct Event {
+pub(in super::super) struct Event {
     /// Empty for a `message`.
     pub kind: String,
     pub data: String,

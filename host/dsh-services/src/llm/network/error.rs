@@ -22,6 +22,16 @@ const CONTEXT_WORDS: [&str; 8] = [
     "reduce the length of the messages",
 ];
 
+/// The provider sent what makes no sense.
+pub(in super::super) fn malformed(what: &str) -> ModelFailure {
+    ModelFailure::new("malformed-response", format!("the provider sent {what}"))
+}
+
+/// The provider sent nothing.
+pub(in super::super) fn empty() -> ModelFailure {
+    ModelFailure::new("empty-response", "the provider answered with nothing")
+}
+
 /// What a server says about a failure.
 struct Said {
     message: String,
@@ -113,7 +123,7 @@ pub(super) fn of_status(status: u16, body: &str) -> ModelFailure {
 }
 
 /// The failure behind an `error` in the middle of an answer.
-pub(super) fn in_answer(value: &Value) -> ModelFailure {
+pub(in super::super) fn in_answer(value: &Value) -> ModelFailure {
     let said = Said::of(value);
     let code = match said.status {
         Some(status) => said.by_status(status),

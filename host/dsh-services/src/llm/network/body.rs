@@ -1,0 +1,66 @@
+//! The body of a request as text: a frame that is the same from step to step, and the messages at its end.
+//!
+//! A message is written once and kept with it, so that a step costs what it adds and the copying of the rest, and a request begins with
+//! the bytes of the one before.
+
+use dsh_seam::llm::ModelRequest;
+use serde_json::{Map, Value};
+
+/// What a message's frame takes beside its text, in bytes, for the first allocation.
+const ROOM_PER_MESSAGE: usize = 128;
+
+/// A body under way: the frame is written, and the messages follow.
+pub(in super::super) struct Body(String);
+
+impl Body {
+    /// Writes all members of `frame` and opens the list of messages under `name`.
+    pub fn open(frame: Map<String, Value>, name: &str, request: &ModelRequest) -> Self {
+        let frame = Value::Object(frame).to_string();
+        let open = frame.strip_suffix('}').expect("invariant: an object ends in a brace");
+        let bytes: usize = request.messages.iter().map(|message| message.bytes as usize + ROOM_PER_MESSAGE).sum();
+        let mut out = String::with_capacity(frame.len() + request.system.len() + bytes + bytes / 8);
+        out.push_str(open);
+        if !open.ends_with('{') {
+            out.push(',');
+        }
+        out.push('"');
+        out.push_str(name);
+        out.push_str("\":[");
+        Self(out)
+    }
+
+    /// One more element, or several with commas between them; nothing when it is empty.
+    pub fn push(&mut self, written: &str) {
+        if written.is_empty() {
+            return;
+        }
+        if !self.0.ends_with('[') {
+            self.0.push(',');
+        }
+        self.0.push_str(written);
+    }
+
+    /// The whole body.
+    pub fn close(mut self) -> Vec<u8> {
+        self.0.push_str("]}");
+        self.0.into_bytes()
+    }
+}
+
+/// Elements of a list as [`Body::push`] takes them.
+pub(in super::super) fn joined(values: &[Value]) -> String {
+    values.iter().map(Value::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// The members of a request's `extra`, and of the provider's own, that are sent beside those of the protocol; the request's win.
+/// `reserved` are those that cannot be replaced: the adapter could not read the answer, or would send another conversation.
+pub(in super::super) fn extra<'a>(
+    configured: &'a Map<String, Value>,
+    request: &'a Map<String, Value>,
+    reserved: &'a [&str],
+) -> impl Iterator<Item = (String, Value)> + 'a {
+    let own = configured.iter().filter(|(name, _)| !request.contains_key(*name));
+    own.chain(request)
+        .filter(|(name, _)| !reserved.contains(&name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+}
