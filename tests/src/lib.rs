@@ -9,6 +9,7 @@ pub mod harness;
 pub mod host;
 pub mod live;
 pub mod log;
+pub mod mock_server;
 pub mod normal;
 pub mod parallel;
 pub mod reference;
