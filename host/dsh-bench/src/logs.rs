@@ -169,6 +169,7 @@ impl Author {
             model: "bench/model".into(),
             sampling: Sampling::default(),
             system: (self.seq < 10).then(|| "You are measured.".into()),
+            sections: None,
             tools: (self.seq < 10).then(|| [].into()),
             edits: Vec::new(),
             messages,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use dsh_seam::event::{ApprovalAnswer, ApprovalBy, AskedQuestion, Entry, Event, Source, StepMark};
+use dsh_seam::event::{ApprovalAnswer, ApprovalBy, AskedQuestion, Entry, Event, PromptSection, Source, StepMark};
 use dsh_seam::ids::PluginName;
 use dsh_seam::message::{ContentBlock, ToolCall, ToolSchema, Usage};
 use dsh_seam::session::Replay;
@@ -58,6 +58,8 @@ pub(crate) struct LogState {
     pub(crate) last_usage: Option<Usage>,
     /// System prompt and tools as the last `request/sent` left them.
     pub(crate) frame: Option<(Arc<str>, Arc<[ToolSchema]>)>,
+    /// The plugins' sections in it, as the last `request/sent` that told them has them.
+    pub(crate) sections: Arc<[PromptSection]>,
     plugin_state: HashMap<PluginName, BTreeMap<String, Arc<str>>>,
     remembered: HashSet<(PluginName, String)>,
     asked: Option<(String, Vec<AskedQuestion>)>,
@@ -111,6 +113,9 @@ impl LogState {
                     data.system.as_deref().map(Arc::from).or_else(|| before.as_ref().map(|(system, _)| system.clone()));
                 let tools = data.tools.clone().or_else(|| before.map(|(_, tools)| tools));
                 self.frame = Some((system.unwrap_or_default(), tools.unwrap_or_default()));
+                if let Some(sections) = &data.sections {
+                    self.sections = sections.clone();
+                }
             }
             _ => {}
         }

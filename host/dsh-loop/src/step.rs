@@ -17,8 +17,8 @@ use tracing::Instrument as _;
 
 use crate::call_ids::make_unique;
 use crate::core::Core;
+use crate::frames::Prompt;
 use crate::journal::TOO_LARGE;
-use crate::options::Text;
 use crate::queued::Queued;
 use crate::spans;
 use crate::stop::Stop;
@@ -43,7 +43,7 @@ pub(crate) struct StepDone {
 /// One model request of a step.
 struct Attempt {
     number: u32,
-    system: Text,
+    prompt: Prompt,
     tools: Arc<[ToolSchema]>,
     retry_of: Option<RequestFailure>,
 }
@@ -161,8 +161,8 @@ impl Core {
             place.as_ref(),
             token.token(),
         );
-        let system = self.guarded(token, assemble).await??.into();
-        let mut attempt = Attempt { number: 1, system, tools: self.tool_schemas(), retry_of: None };
+        let prompt = self.frames.prompt(self.guarded(token, assemble).await??);
+        let mut attempt = Attempt { number: 1, prompt, tools: self.tool_schemas(), retry_of: None };
         loop {
             let request = self.shape_request(at, &attempt, token).await?;
             let span = spans::request(&request);
@@ -254,11 +254,12 @@ impl Core {
             ));
         }
         let hash = self.frames.hash(&model, &sampling, &system, &tools).request(&messages.chain());
-        let (changed_system, changed_tools) = {
+        let (changed_system, changed_sections, changed_tools) = {
             let state = self.journal.state();
             let known = state.frame.as_ref();
             (
                 known.is_none_or(|(known, _)| **known != *system),
+                *state.sections != *attempt.prompt.sections,
                 known.is_none_or(|(_, known)| !Arc::ptr_eq(known, &tools) && **known != *tools),
             )
         };
@@ -269,6 +270,7 @@ impl Core {
             model: model.to_string(),
             sampling: (*sampling).clone(),
             system: changed_system.then(|| system.to_string()),
+            sections: changed_sections.then(|| attempt.prompt.sections.clone()),
             tools: changed_tools.then(|| tools.clone()),
             edits,
             messages: u32::try_from(messages.len()).unwrap_or(u32::MAX),
@@ -302,7 +304,7 @@ impl Core {
         };
         let draft = Arc::new(RequestDraft::new(DraftStart {
             model: self.options.model.clone(),
-            system: attempt.system.clone(),
+            system: attempt.prompt.text.clone(),
             tools: attempt.tools.clone(),
             sampling: self.frames.sampling.clone(),
             history,

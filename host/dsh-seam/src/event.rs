@@ -182,6 +182,17 @@ pub struct RequestEdit {
     pub replacement: Vec<Message>,
 }
 
+/// A section of the system prompt that a plugin gave, as far as a log needs to know it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptSection {
+    /// Whose.
+    pub plugin: PluginName,
+    /// Its name.
+    pub name: String,
+    /// SHA-256 over its text, lower-case hex.
+    pub hash: String,
+}
+
 /// A member that is there is a value, also when it is `null`.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
@@ -253,6 +264,10 @@ payload! {
         /// The system prompt; in a session's first request and whenever it changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         system: Option<String>,
+        /// The plugins' sections in the system prompt as it was assembled, in their order; in a session's first request that has any
+        /// and whenever they changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sections: Option<Arc<[PromptSection]>>,
         /// The tools; in a session's first request and whenever they changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tools: Option<Arc<[ToolSchema]>>,

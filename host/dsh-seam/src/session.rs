@@ -331,6 +331,26 @@ pub trait Sections: Send + Sync {
     ) -> Result<Vec<Section>, PluginError>;
 }
 
+/// The system prompt, put together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Assembled {
+    /// The whole text.
+    pub text: String,
+    /// What of it plugins gave, in the order of the text.
+    pub parts: Vec<PromptPart>,
+}
+
+/// One section that has found its place in a system prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptPart {
+    /// Whose.
+    pub plugin: PluginName,
+    /// Its name.
+    pub name: String,
+    /// Where it stands in the text, in bytes.
+    pub place: std::ops::Range<usize>,
+}
+
 /// The service `system_prompt`: joins sections.
 #[async_trait]
 pub trait SystemPrompt: Send + Sync {
@@ -343,7 +363,7 @@ pub trait SystemPrompt: Send + Sync {
         suffix: &str,
         report: &dyn crate::waterfall::FailureReport,
         cancel: &tokio_util::sync::CancellationToken,
-    ) -> Result<String, crate::waterfall::RunError>;
+    ) -> Result<Assembled, crate::waterfall::RunError>;
 }
 
 /// A source of sections with its name and failure mode.

@@ -1,9 +1,11 @@
 //! The service `system_prompt`: joins the sections of all plugins and the agent's own suffix.
 
+use std::ops::Range;
+
 use async_trait::async_trait;
-use dsh_seam::session::{RegisteredSections, Section, SystemPrompt};
+use dsh_seam::session::{Assembled, PromptPart, RegisteredSections, Section, SystemPrompt};
 use dsh_seam::waterfall::{FailureReport, RunError};
-use dsh_seam::{FailureMode, StepRef};
+use dsh_seam::{FailureMode, PluginName, StepRef};
 use tokio_util::sync::CancellationToken;
 
 /// What stands between two sections.
@@ -22,8 +24,8 @@ impl SystemPrompt for SystemPromptSections {
         suffix: &str,
         report: &dyn FailureReport,
         cancel: &CancellationToken,
-    ) -> Result<String, RunError> {
-        let mut found: Vec<Section> = Vec::new();
+    ) -> Result<Assembled, RunError> {
+        let mut found: Vec<(&PluginName, Section)> = Vec::new();
         for source in sections {
             let given = tokio::select! {
                 biased;
@@ -31,7 +33,7 @@ impl SystemPrompt for SystemPromptSections {
                 given = source.sections.sections(at, cancel) => given,
             };
             match given {
-                Ok(given) => found.extend(given),
+                Ok(given) => found.extend(given.into_iter().map(|section| (&source.plugin, section))),
                 // A guest that was stopped because of the abort did not fail on its own account.
                 Err(_) if cancel.is_cancelled() => return Err(RunError::Aborted),
                 Err(error) => {
@@ -47,10 +49,29 @@ impl SystemPrompt for SystemPromptSections {
 }
 
 /// The sort is stable, so that the plugin order decides between equals.
-fn join(mut sections: Vec<Section>, suffix: &str) -> String {
-    sections.sort_by(|a, b| a.order.cmp(&b.order).then_with(|| a.name.cmp(&b.name)));
-    let texts = sections.iter().map(|section| section.text.as_str()).chain([suffix]);
-    texts.filter(|text| !text.trim().is_empty()).collect::<Vec<_>>().join(BETWEEN)
+fn join(mut sections: Vec<(&PluginName, Section)>, suffix: &str) -> Assembled {
+    sections.sort_by(|(_, a), (_, b)| a.order.cmp(&b.order).then_with(|| a.name.cmp(&b.name)));
+    let mut joined = Assembled::default();
+    for (plugin, section) in sections {
+        if let Some(place) = add(&mut joined.text, &section.text) {
+            joined.parts.push(PromptPart { plugin: plugin.clone(), name: section.name, place });
+        }
+    }
+    add(&mut joined.text, suffix);
+    joined
+}
+
+/// Adds a text, if there is anything in it; where it stands.
+fn add(whole: &mut String, text: &str) -> Option<Range<usize>> {
+    if text.trim().is_empty() {
+        return None;
+    }
+    if !whole.is_empty() {
+        whole.push_str(BETWEEN);
+    }
+    let start = whole.len();
+    whole.push_str(text);
+    Some(start..whole.len())
 }
 
 #[cfg(test)]
@@ -68,13 +89,21 @@ mod tests {
 
     #[test]
     fn sections_are_joined_in_order() {
-        let check =
-            |sections: &[Section], suffix: &str, expect: &str| assert_eq!(join(sections.to_vec(), suffix), expect);
-        check(&[], "", "");
-        check(&[], "me", "me");
-        check(&[section("b", 5, "B"), section("a", 5, "A"), section("z", -1, "Z")], "me", "Z\n\nA\n\nB\n\nme");
-        check(&[section("a", 0, "first"), section("a", 0, "second"), section("e", 0, "")], "", "first\n\nsecond");
-        check(&[section("a", 0, " \n")], "", "");
+        let plugin = PluginName::new("p").unwrap();
+        let check = |sections: &[Section], suffix: &str, expect: &str, parts: &[&str]| {
+            let joined = join(sections.iter().map(|section| (&plugin, section.clone())).collect(), suffix);
+            assert_eq!(joined.text, expect);
+            let part =
+                |part: &PromptPart| format!("{} {} {}", part.plugin, part.name, &joined.text[part.place.clone()]);
+            assert_eq!(joined.parts.iter().map(part).collect::<Vec<_>>(), parts);
+        };
+        check(&[], "", "", &[]);
+        check(&[], "me", "me", &[]);
+        let three = [section("b", 5, "B"), section("a", 5, "A"), section("z", -1, "Z")];
+        check(&three, "me", "Z\n\nA\n\nB\n\nme", &["p z Z", "p a A", "p b B"]);
+        let twice = [section("a", 0, "first"), section("a", 0, "second"), section("e", 0, "")];
+        check(&twice, "", "first\n\nsecond", &["p a first", "p a second"]);
+        check(&[section("a", 0, " \n")], "", "", &[]);
     }
 
     struct Gives(Result<Vec<Section>, PluginError>);
@@ -128,7 +157,7 @@ mod tests {
         let reported = Reported::default();
         let cancel = CancellationToken::new();
         let text = SystemPromptSections.assemble(StepRef::default(), &sources, "me", &reported, &cancel).await;
-        (text, reported.0.into_inner().unwrap())
+        (text.map(|assembled| assembled.text), reported.0.into_inner().unwrap())
     }
 
     #[tokio::test]

@@ -29,6 +29,7 @@ fn portrait(state: &LogState) -> String {
         format!("pairs {:?}, open {:?}", state.history.check_pairs(), state.open),
         format!("unanswered {:?}", state.unanswered),
         format!("usage {:?} {:?}, frame {:?}", state.session_usage, state.last_usage, state.frame),
+        format!("sections {:?}", state.sections),
         format!("kept {kept:?}, remembered {remembered:?}, asked {:?}, ids {ids:?}", state.asked),
         format!("last by {:?}, by others {}", state.last_author, state.by_others),
         format!("owed {owed}"),
