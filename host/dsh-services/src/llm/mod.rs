@@ -10,6 +10,7 @@ mod log;
 mod network;
 mod provider;
 mod record;
+mod responses;
 mod script;
 #[cfg(test)]
 mod support;

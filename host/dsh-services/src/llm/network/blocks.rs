@@ -1,7 +1,7 @@
 //! The blocks of an answer under way, and the chunks that they make.
 
 use dsh_seam::message::{BlockType, Chunk, ContentBlock, FinishReason, ReasoningBlock, TextBlock, ToolCall, Usage};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The blocks of one answer. Each gets an index of its own when it is opened, and stays open until the provider closes it.
 #[derive(Default)]
@@ -89,6 +89,13 @@ impl Blocks {
             Some(ContentBlock::ToolCall(call)) => call.opaque = Some(opaque),
             _ => {}
         }
+    }
+
+    /// What only the provider understands, as a whole: it travels back as it was kept.
+    pub fn other(&mut self, opaque: Value) {
+        let block = ContentBlock::Other(json!({ "type": "provider-item", "opaque": opaque }));
+        let index = self.open(BlockType::Other, block);
+        self.close(index);
     }
 
     /// The provider says that a block is whole.

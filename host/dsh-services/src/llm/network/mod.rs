@@ -39,6 +39,10 @@ pub(super) trait Protocol: Send + Sync {
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
+    /// Fails when the request asks for what cannot be said in this protocol: better no answer than another one.
+    fn check(&self, _target: &Target, _request: &ModelRequest) -> Result<(), ModelFailure> {
+        Ok(())
+    }
     /// The request's body.
     fn body(&self, target: &Target, request: &ModelRequest) -> Vec<u8>;
     /// Reads one answer.
@@ -85,11 +89,10 @@ impl Target {
 /// The protocol of a kind of provider.
 pub(super) fn protocol(kind: ProviderKind) -> &'static dyn Protocol {
     match kind {
-        ProviderKind::OpenAi
-        | ProviderKind::DeepSeek
-        | ProviderKind::Compatible
-        | ProviderKind::OpenAiResponses
-        | ProviderKind::Anthropic => &super::chat::Chat,
+        ProviderKind::OpenAi | ProviderKind::DeepSeek | ProviderKind::Compatible | ProviderKind::Anthropic => {
+            &super::chat::Chat
+        }
+        ProviderKind::OpenAiResponses => &super::responses::Responses,
     }
 }
 
@@ -110,6 +113,7 @@ impl NetworkModel {
 impl Model for NetworkModel {
     async fn stream(&self, request: Arc<ModelRequest>) -> Result<ChunkStream, ModelFailure> {
         let protocol = protocol(self.provider.config.kind);
+        protocol.check(&self.target, &request)?;
         let body = protocol.body(&self.target, &request);
         answer::stream(self.provider.clone(), body, protocol.decoder(&self.target)).await
     }
