@@ -22,7 +22,9 @@ use dsh_seam::draft::ModelCatalog;
 use dsh_seam::llm::{Llm, Model};
 use dsh_seam::{Failure, ModelFailure};
 
-pub use provider::{ModelConfig, ProviderConfig, ProviderKind, Secret, builtin_providers};
+pub use provider::{
+    ModelConfig, ProviderConfig, ProviderKind, Secret, SendReasoning, SystemRole, builtin_providers,
+};
 
 use network::{NetworkModel, Provider, Target};
 use script::Script;

@@ -131,6 +131,41 @@ pub struct ModelConfig {
     pub max_output_tokens: Option<u32>,
     /// Members of the request's body beside those of the protocol.
     pub extra_body: Map<String, Value>,
+    /// Members of the request's body that are left out for a server that does not know them, for example `stream_options`; `strict`
+    /// is that of tools (`omit`).
+    pub omit: Vec<String>,
+    /// Chat Completions: whether the limit of output is named `max_completion_tokens` and not `max_tokens` (`max-completion-tokens`);
+    /// none: as OpenAI names it for `openai`, as everybody else does otherwise.
+    pub max_completion_tokens: Option<bool>,
+    /// Chat Completions: who says the system prompt (`system-role`); none: `system`.
+    pub system_role: Option<SystemRole>,
+    /// Chat Completions: when the model's reasoning is sent back as `reasoning_content` (`send-reasoning`); none: as DeepSeek
+    /// demands it for `deepseek`, never otherwise.
+    pub send_reasoning: Option<SendReasoning>,
+}
+
+/// Who says the system prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SystemRole {
+    /// `system`, which every server knows.
+    System,
+    /// `developer`, as OpenAI calls it today.
+    Developer,
+    /// `user`, for models whose template knows nothing else.
+    User,
+}
+
+/// When a model's reasoning is sent back to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SendReasoning {
+    /// In no request.
+    Never,
+    /// In requests that offer tools, with every message of the model.
+    WithTools,
+    /// In every request, with every message of the model.
+    Always,
 }
 
 impl ModelConfig {
@@ -142,6 +177,12 @@ impl ModelConfig {
         for (name, value) in &other.extra_body {
             self.extra_body.entry(name.clone()).or_insert_with(|| value.clone());
         }
+        if self.omit.is_empty() {
+            self.omit.clone_from(&other.omit);
+        }
+        self.max_completion_tokens = self.max_completion_tokens.or(other.max_completion_tokens);
+        self.system_role = self.system_role.or(other.system_role);
+        self.send_reasoning = self.send_reasoning.or(other.send_reasoning);
         self
     }
 }
