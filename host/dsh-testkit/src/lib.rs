@@ -1,5 +1,5 @@
-//! What tests of several crates share: parts to put around an agent, chance with a seed, a printer of transcripts, a model server
-//! with faults.
+//! What tests of several crates share: parts to put around an agent, chance with a seed, a printer of transcripts, a model
+//! provider with faults.
 
 pub mod catalog;
 pub mod chance;
@@ -8,6 +8,7 @@ pub mod clock;
 pub mod line;
 pub mod native;
 pub mod processes;
+pub mod provider_server;
 pub mod recorder;
 pub mod script;
 pub mod sessions;
