@@ -4,7 +4,8 @@
 //! A log is a header line and one line per entry. `lines` writes them, `scan` reads a whole log in pieces and shows it entry by entry,
 //! `tail` reads its end, `buffer` keeps what is not in a file and the index by which entries are found, `fork` copies, `writer` brings
 //! lines into a file: nothing before the first append, then the whole file under a temporary name, then a rename.
-//! There is one writer per log: the lock is on the file itself, for as long as it is open. `requests` rebuilds what the model was shown.
+//! There is one writer per log: the lock is on the file itself, for as long as it is open. `requests` rebuilds what the model was shown,
+//! `prefixes` compares each request with the one before.
 
 mod buffer;
 mod files;
@@ -12,6 +13,7 @@ mod fork;
 mod ids;
 mod lines;
 mod memory;
+mod prefixes;
 mod requests;
 mod scan;
 mod tail;
@@ -21,6 +23,10 @@ mod writer;
 pub use files::FileSessions;
 pub use lines::MAX_LINE_BYTES;
 pub use memory::MemorySessions;
+pub use prefixes::{
+    Break, Breaks, Change, Culprit, FORGOTTEN_AFTER_MS, Kind, Place, Prefixes, RequestPrefix, SamplingChange,
+    SectionChange, Size, Summary,
+};
 pub use requests::{RebuiltRequest, Requests};
 pub use unsaved::Unsaved;
 
