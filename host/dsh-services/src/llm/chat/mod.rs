@@ -15,7 +15,7 @@ use super::network::{Decode, Protocol, Target};
 pub(super) struct Chat;
 
 impl Protocol for Chat {
-    fn path(&self) -> &'static str {
+    fn path(&self, _: &str) -> &'static str {
         "chat/completions"
     }
 

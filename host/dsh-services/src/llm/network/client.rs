@@ -67,8 +67,9 @@ impl Provider {
                 "the provider `{name}` has no address: give `--base-url URL`"
             )));
         };
-        let path = protocol(self.config.kind).path();
-        let url = Url::parse(&format!("{}/{path}", base.trim_end_matches('/')));
+        let base = base.trim_end_matches('/');
+        let path = protocol(self.config.kind).path(base);
+        let url = Url::parse(&format!("{base}/{path}"));
         url.ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()).ok_or_else(|| {
             super::super::no_adapter(format!("the address of the provider `{name}` is no `http` or `https` URL"))
         })

@@ -29,8 +29,8 @@ const KEPT_FOR: &str = "provider";
 
 /// What a protocol is: how a request is written and how its answer is read.
 pub(super) trait Protocol: Send + Sync {
-    /// Where requests go, behind the provider's address.
-    fn path(&self) -> &'static str;
+    /// Where requests go, behind the provider's address `base`, which has no slash at its end.
+    fn path(&self, base: &str) -> &'static str;
     /// The header that carries the key: its name and its value.
     fn key_header(&self, key: &Secret) -> (&'static str, String) {
         ("authorization", format!("Bearer {}", key.reveal()))

@@ -12,7 +12,7 @@ use super::network::{Decode, Protocol, Target};
 pub(super) struct Responses;
 
 impl Protocol for Responses {
-    fn path(&self) -> &'static str {
+    fn path(&self, _: &str) -> &'static str {
         "responses"
     }
 
