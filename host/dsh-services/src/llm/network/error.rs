@@ -22,6 +22,9 @@ const CONTEXT_WORDS: [&str; 8] = [
     "reduce the length of the messages",
 ];
 
+/// Parts of codes and types by which servers say, in the middle of an answer, that the same request will fail again.
+const INVALID_WORDS: [&str; 6] = ["invalid_", "bad_request", "not_found", "unsupported_", "_policy", "image_"];
+
 /// The provider sent what makes no sense.
 pub(in super::super) fn malformed(what: &str) -> ModelFailure {
     ModelFailure::new("malformed-response", format!("the provider sent {what}"))
@@ -92,7 +95,7 @@ impl Said {
             "rate-limit"
         } else if self.says("auth") || self.says("invalid_api_key") || self.says("permission") {
             "auth"
-        } else if self.says("invalid_request") || self.says("bad_request") {
+        } else if INVALID_WORDS.iter().any(|word| self.says(word)) {
             "invalid-request"
         } else {
             "server"
@@ -129,7 +132,31 @@ pub(in super::super) fn in_answer(value: &Value) -> ModelFailure {
         Some(status) => said.by_status(status),
         None => said.by_words(),
     };
-    ModelFailure { status: said.status, ..ModelFailure::new(code, format!("the provider failed: {}", said.short())) }
+    let retry_after_ms = wait_in(&said.message);
+    let text = format!("the provider failed: {}", said.short());
+    ModelFailure { status: said.status, retry_after_ms, ..ModelFailure::new(code, text) }
+}
+
+/// How long a message asks to wait, in an answer that has no more headers: `Please try again in 1m2.5s.`
+fn wait_in(message: &str) -> Option<u32> {
+    const BEFORE: &str = "try again in ";
+    let mut rest = &message[message.find(BEFORE)? + BEFORE.len()..];
+    let mut ms = None;
+    while let Some(end) = rest.find(|c: char| !c.is_ascii_digit() && c != '.') {
+        let Ok(count) = rest[..end].parse::<f64>() else { break };
+        let unit = rest[end..].trim_start();
+        let letters = unit.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(unit.len());
+        let factor = match &unit[..letters] {
+            "ms" | "milliseconds" => 1.0,
+            "s" | "second" | "seconds" => 1000.0,
+            "m" | "minute" | "minutes" => 60_000.0,
+            "h" | "hour" | "hours" => 3_600_000.0,
+            _ => break,
+        };
+        ms = Some(ms.unwrap_or(0.0) + count * factor);
+        rest = &unit[letters..];
+    }
+    ms.map(|ms: f64| ms.min(f64::from(u32::MAX)) as u32)
 }
 
 /// How long the server asks to wait: seconds or a date (RFC 9110, 10.2.3), or milliseconds where a server is that exact.
@@ -217,6 +244,20 @@ mod tests {
             None,
         );
         check(json!("overloaded"), "server", None);
+        check(json!({"message": "x", "code": "invalid_prompt"}), "invalid-request", None);
+        check(json!({"message": "x", "type": "not_found_error"}), "invalid-request", None);
+    }
+
+    #[test]
+    fn a_message_may_ask_to_wait() {
+        let check = |message: &str, expect: Option<u32>| assert_eq!(wait_in(message), expect, "{message}");
+        check("Rate limit reached on tokens per min. Please try again in 11.054s. Visit", Some(11_054));
+        check("Please try again in 28ms.", Some(28));
+        check("Please try again in 1m2.5s", Some(62_500));
+        check("try again in 3 seconds", Some(3000));
+        check("try again in 5", None);
+        check("try again in a while.", None);
+        check("try again later", None);
     }
 
     #[test]

@@ -126,6 +126,9 @@ impl Decode for Decoder {
         if !value.is_object() {
             return Err(malformed("an answer that is not an object"));
         }
+        if !is_given(value.get("error")) && value.get("status").is_none() && value.get("output").is_none() {
+            return Err(malformed("an answer without `output`"));
+        }
         self.response("completed", &value)
     }
 
@@ -430,5 +433,394 @@ fn usage(value: &Value) -> Usage {
         cache_write,
         reasoning,
         ..Usage::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// What comes of these events: chunks as JSON, and the failure, if any.
+    fn decode(events: &[Value]) -> Vec<String> {
+        let mut decoder = Decoder::new("p");
+        let mut result = Ok(());
+        for data in events {
+            let data = data.as_str().map(str::to_owned).unwrap_or_else(|| data.to_string());
+            result = result.and_then(|()| decoder.event(&Event { kind: String::new(), data }));
+        }
+        shown(decoder, result)
+    }
+
+    fn shown(mut decoder: Decoder, result: Result<(), ModelFailure>) -> Vec<String> {
+        let result = result.and_then(|()| decoder.end());
+        let mut out: Vec<String> =
+            decoder.take().iter().map(|chunk| serde_json::to_string(chunk).expect("JSON")).collect();
+        out.extend(result.err().map(|failure| format!("!{} {}", failure.code, failure.message)));
+        out
+    }
+
+    /// The whole blocks, the finish and the failure.
+    fn ends(events: &[Value]) -> Vec<String> {
+        let is_end = |line: &String| {
+            ["{\"type\":\"block-end\"", "{\"type\":\"finish\"", "!"].iter().any(|start| line.starts_with(start))
+        };
+        let short = |line: String| {
+            let value: Value = serde_json::from_str(&line).unwrap_or_default();
+            match value["type"].as_str() {
+                Some("block-end") => value["block"].to_string(),
+                Some("finish") => value["reason"].to_string(),
+                _ => line,
+            }
+        };
+        decode(events).into_iter().filter(is_end).map(short).collect()
+    }
+
+    fn added(place: u64, item: Value) -> Value {
+        json!({"type": "response.output_item.added", "output_index": place, "item": item})
+    }
+
+    fn done(place: u64, item: Value) -> Value {
+        json!({"type": "response.output_item.done", "output_index": place, "item": item})
+    }
+
+    fn delta(what: &str, id: &str, place: u64, text: &str) -> Value {
+        json!({"type": format!("response.{what}.delta"), "item_id": id, "output_index": place, "content_index": 0, "summary_index": 0, "delta": text})
+    }
+
+    fn completed() -> Value {
+        json!({"type": "response.completed", "response": {"status": "completed", "error": null, "incomplete_details": null}})
+    }
+
+    fn message(text: &str) -> Value {
+        json!({"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": text, "annotations": []}]})
+    }
+
+    fn call(id: &str, arguments: &str) -> Value {
+        json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": "t", "arguments": arguments, "status": "completed"})
+    }
+
+    const TEXT: &str = r#"{"type":"text","text":"hallo"}"#;
+
+    #[test]
+    fn an_answer_with_everything() {
+        let reasoning = json!({"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "so"}, {"type": "summary_text", "text": "la"}], "encrypted_content": "gAAA"});
+        let part = |number: u64, text: &str| json!({"type": "response.reasoning_summary_text.delta", "item_id": "r", "output_index": 0, "summary_index": number, "delta": text});
+        let events = [
+            json!({"type": "response.created", "sequence_number": 0, "response": {"status": "queued", "output": [], "usage": null}}),
+            json!({"type": "response.queued", "response": {"status": "queued"}}),
+            json!({"type": "response.in_progress", "response": {"status": "in_progress"}}),
+            added(0, json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "gA"})),
+            json!({"type": "response.reasoning_summary_part.added", "item_id": "r", "output_index": 0, "summary_index": 0, "part": {"type": "summary_text", "text": ""}}),
+            part(0, "s"),
+            part(0, "o"),
+            json!({"type": "response.reasoning_summary_text.done", "item_id": "r", "output_index": 0, "summary_index": 0, "text": "so"}),
+            part(1, "la"),
+            done(0, reasoning),
+            added(1, json!({"type": "message", "id": "m", "role": "assistant", "content": [], "phase": "commentary"})),
+            json!({"type": "response.content_part.added", "item_id": "m", "output_index": 1, "content_index": 0, "part": {"type": "output_text", "text": ""}}),
+            delta("output_text", "m", 1, "Hal"),
+            delta("output_text", "m", 1, "lo"),
+            json!({"type": "response.output_text.annotation.added", "item_id": "m", "output_index": 1, "content_index": 0, "annotation_index": 0, "annotation": {}}),
+            json!({"type": "response.output_text.done", "item_id": "m", "output_index": 1, "content_index": 0, "text": "Hallo"}),
+            json!({"type": "response.content_part.done", "item_id": "m", "output_index": 1, "content_index": 0, "part": {"type": "output_text", "text": "Hallo"}}),
+            done(
+                1,
+                json!({"type": "message", "id": "m", "role": "assistant", "phase": "commentary", "content": [{"type": "output_text", "text": "Hallo"}]}),
+            ),
+            added(
+                2,
+                json!({"type": "function_call", "id": "fc_a", "call_id": "a", "name": "t", "arguments": "", "status": "in_progress"}),
+            ),
+            delta("function_call_arguments", "fc_a", 2, "{"),
+            delta("function_call_arguments", "fc_a", 2, "}"),
+            json!({"type": "response.function_call_arguments.done", "item_id": "fc_a", "output_index": 2, "arguments": "{}"}),
+            done(2, call("a", "{}")),
+            json!({"type": "response.completed", "response": {"status": "completed", "output": [call("a", "{}")],
+                "usage": {"input_tokens": 20, "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 6}, "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 2}, "total_tokens": 27}}}),
+        ];
+        assert_eq!(
+            decode(&events),
+            [
+                r#"{"type":"block-start","index":0,"blockType":"reasoning"}"#,
+                r#"{"type":"reasoning-delta","index":0,"text":"s"}"#,
+                r#"{"type":"reasoning-delta","index":0,"text":"o"}"#,
+                r#"{"type":"reasoning-delta","index":0,"text":"\n\n"}"#,
+                r#"{"type":"reasoning-delta","index":0,"text":"la"}"#,
+                r#"{"type":"block-end","index":0,"block":{"type":"reasoning","text":"so\n\nla","opaque":{"provider":"p","item":{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"so"},{"type":"summary_text","text":"la"}],"encrypted_content":"gAAA"}}}}"#,
+                r#"{"type":"block-start","index":1,"blockType":"text"}"#,
+                r#"{"type":"text-delta","index":1,"text":"Hal"}"#,
+                r#"{"type":"text-delta","index":1,"text":"lo"}"#,
+                r#"{"type":"block-end","index":1,"block":{"type":"text","text":"Hallo","opaque":{"provider":"p","phase":"commentary"}}}"#,
+                r#"{"type":"block-start","index":2,"blockType":"tool-call"}"#,
+                r#"{"type":"tool-call-delta","index":2,"id":"a","name":"t","argumentsDelta":""}"#,
+                r#"{"type":"tool-call-delta","index":2,"id":"a","argumentsDelta":"{"}"#,
+                r#"{"type":"tool-call-delta","index":2,"id":"a","argumentsDelta":"}"}"#,
+                r#"{"type":"block-end","index":2,"block":{"type":"tool-call","id":"a","name":"t","arguments":"{}"}}"#,
+                r#"{"type":"usage","usage":{"input":10,"output":5,"cacheRead":4,"cacheWrite":6,"reasoning":2}}"#,
+                r#"{"type":"finish","reason":"tool-calls"}"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn pieces_may_be_missing() {
+        let check = |events: &[Value], expect: &[&str]| assert_eq!(ends(events), expect, "{events:?}");
+        let stop = "\"stop\"";
+        // Only the item; only its end; only the response; nothing but the response, unstreamed.
+        check(&[done(0, message("hallo")), completed()], &[TEXT, stop]);
+        check(
+            &[added(0, json!({"type": "message", "id": "m"})), done(0, message("hallo")), completed()],
+            &[TEXT, stop],
+        );
+        let whole = json!({"object": "response", "status": "completed", "error": null, "output": [message("hallo")]});
+        check(&[json!({"type": "response.completed", "response": whole})], &[TEXT, stop]);
+        check(&[whole.clone()], &[TEXT, stop]);
+        // Half of the pieces, and the rest with the whole; the last of it never came.
+        check(&[delta("output_text", "m", 0, "hal"), done(0, message("hallo")), completed()], &[TEXT, stop]);
+        check(
+            &[
+                delta("output_text", "m", 0, "hal"),
+                json!({"type": "response.output_text.done", "item_id": "m", "output_index": 0, "content_index": 0, "text": "hallo"}),
+                completed(),
+            ],
+            &[TEXT, stop],
+        );
+        let known = json!({"type": "response.completed", "response": {"output": [message("hallo")]}});
+        check(&[added(0, json!({"type": "message", "id": "m"})), known.clone()], &[TEXT, stop]);
+        check(&[done(0, message("hallo")), known], &[TEXT, stop]);
+        // No place, no id, `[DONE]` and no end of the response.
+        let bare = |text: &str| json!({"type": "response.output_text.delta", "delta": text});
+        check(&[bare("hal"), bare("lo"), json!("[DONE]")], &[TEXT, stop]);
+        // Twice the same.
+        check(&[done(0, message("hallo")), done(0, message("hallo")), completed()], &[TEXT, stop]);
+        check(&[done(0, message("hallo")), completed(), delta("output_text", "x", 1, "more")], &[TEXT, stop]);
+        // An empty answer is no block.
+        check(&[done(0, message("")), completed()], &[stop]);
+    }
+
+    #[test]
+    fn calls_are_told_apart_however_a_server_names_them() {
+        let check = |events: &[Value], expect: &[&str]| {
+            let mut found = ends(events);
+            assert_eq!(found.pop().as_deref(), Some("\"tool-calls\""), "{events:?}");
+            let short = |line: &String| {
+                let block: Value = serde_json::from_str(line).expect("JSON");
+                format!("{} {} {}", block["id"], block["name"], block["arguments"]).replace('"', "").replace('\\', "'")
+            };
+            assert_eq!(found.iter().map(short).collect::<Vec<_>>(), expect, "{events:?}");
+        };
+        let begun = |id: &str| json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": "t"});
+        // Two at once.
+        check(
+            &[
+                added(0, begun("a")),
+                added(1, begun("b")),
+                delta("function_call_arguments", "fc_b", 1, "2"),
+                delta("function_call_arguments", "fc_a", 0, "1"),
+                done(1, call("b", "24")),
+                done(0, call("a", "13")),
+                completed(),
+            ],
+            &["b t 24", "a t 13"],
+        );
+        // All at one place; ids that are new in every event.
+        check(
+            &[
+                added(0, begun("a")),
+                delta("function_call_arguments", "fc_a", 0, "1"),
+                added(0, begun("b")),
+                delta("function_call_arguments", "fc_b", 0, "2"),
+                delta("function_call_arguments", "fc_a", 0, "3"),
+                completed(),
+            ],
+            &["a t 13", "b t 2"],
+        );
+        check(
+            &[
+                added(0, begun("a")),
+                delta("function_call_arguments", "x1", 0, "1"),
+                delta("function_call_arguments", "x2", 0, "3"),
+                done(0, json!({"type": "function_call", "id": "x3", "call_id": "a", "name": "t", "arguments": "13"})),
+                completed(),
+            ],
+            &["a t 13"],
+        );
+        // Whole at once, without a `call_id`, with arguments that are no text.
+        check(
+            &[done(0, json!({"type": "function_call", "id": "a", "name": "t", "arguments": {"x": 1}})), completed()],
+            &["a t {'x':1}"],
+        );
+        // All of it in the item that begins, and again in pieces.
+        let mut eager = begun("a");
+        eager["arguments"] = "13".into();
+        check(
+            &[
+                added(0, eager.clone()),
+                delta("function_call_arguments", "fc_a", 0, "13"),
+                done(0, call("a", "13")),
+                completed(),
+            ],
+            &["a t 13"],
+        );
+        check(&[added(0, eager), done(0, call("a", "13")), completed()], &["a t 13"]);
+    }
+
+    #[test]
+    fn reasoning_is_kept_when_it_is_worth_something() {
+        let check = |item: Value, before: &[Value], expect: &[&str]| {
+            let mut events = before.to_vec();
+            events.extend([done(0, item), done(1, message("hallo")), completed()]);
+            let mut expect = expect.to_vec();
+            expect.extend([TEXT, "\"stop\""]);
+            assert_eq!(ends(&events), expect);
+        };
+        check(
+            json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"}),
+            &[],
+            &[
+                r#"{"type":"reasoning","text":"","opaque":{"provider":"p","item":{"type":"reasoning","id":"r","summary":[],"encrypted_content":"x"}}}"#,
+            ],
+        );
+        check(json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": null}), &[], &[]);
+        let summary = json!([{"type": "summary_text", "text": "so"}]);
+        check(
+            json!({"type": "reasoning", "id": "r", "summary": summary}),
+            &[],
+            &[r#"{"type":"reasoning","text":"so"}"#],
+        );
+        // Open thoughts, of a server that hides nothing.
+        let content = json!([{"type": "reasoning_text", "text": "so"}]);
+        check(
+            json!({"type": "reasoning", "id": "r", "summary": [], "content": content}),
+            &[delta("reasoning_text", "r", 0, "s")],
+            &[
+                r#"{"type":"reasoning","text":"so","opaque":{"provider":"p","item":{"type":"reasoning","id":"r","summary":[],"content":[{"type":"reasoning_text","text":"so"}]}}}"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn what_nobody_knows_is_kept_or_passed_over() {
+        assert_eq!(
+            ends(&[
+                json!({"type": "keepalive", "sequence_number": 3}),
+                json!({"type": "response.web_search_call.searching", "item_id": "w", "output_index": 0}),
+                json!({"type": "response.something.delta", "delta": {"x": 1}}),
+                json!({"type": "response.output_text.delta", "item_id": "m", "output_index": 1, "delta": null}),
+                added(0, json!({"type": "web_search_call", "id": "w"})),
+                done(0, json!({"type": "web_search_call", "id": "w", "status": "completed"})),
+                done(1, message("hallo")),
+                completed(),
+            ]),
+            [
+                r#"{"type":"provider-item","opaque":{"provider":"p","item":{"type":"web_search_call","id":"w","status":"completed"}}}"#,
+                TEXT,
+                "\"stop\""
+            ]
+        );
+    }
+
+    #[test]
+    fn ends_are_mapped() {
+        let check = |end: Value, expect: &str| {
+            let found = ends(&[delta("output_text", "m", 0, "hallo"), end.clone()]);
+            assert_eq!(found.last().map(String::as_str), Some(expect), "{end}");
+        };
+        let event = |word: &str, response: Value| json!({"type": format!("response.{word}"), "response": response});
+        let incomplete = |reason: &str| json!({"status": "incomplete", "incomplete_details": {"reason": reason}});
+        check(event("completed", json!({"status": "completed"})), "\"stop\"");
+        check(event("completed", json!({})), "\"stop\"");
+        check(event("incomplete", incomplete("max_output_tokens")), "\"max-tokens\"");
+        check(event("incomplete", incomplete("content_filter")), "\"refused\"");
+        check(event("incomplete", incomplete("max_messages")), r#"{"other":"max_messages"}"#);
+        check(event("incomplete", json!({})), "\"max-tokens\"");
+        // The event and the response do not agree.
+        check(event("completed", incomplete("max_output_tokens")), "\"max-tokens\"");
+        check(event("completed", json!({"status": "failed"})), "!server the provider failed and does not say why");
+        check(event("cancelled", json!({"status": "cancelled"})), "\"aborted\"");
+        check(
+            event("completed", json!({"status": "queued"})),
+            "!malformed-response the provider sent an answer that is `queued`",
+        );
+        let refusal = [delta("refusal", "m", 0, "I cannot"), completed()];
+        assert_eq!(ends(&refusal), [r#"{"type":"text","text":"I cannot"}"#, "\"refused\""]);
+    }
+
+    #[test]
+    fn failures_in_an_answer_have_codes() {
+        let check = |event: Value, expect: &str| {
+            let usage = json!({"input_tokens": 3, "output_tokens": 1});
+            let mut event = event;
+            if event["response"].is_object() {
+                event["response"]["usage"] = usage;
+            }
+            let found = decode(&[delta("output_text", "m", 0, "hal"), event.clone()]);
+            assert!(!found.iter().any(|line| line.contains("block-end")), "{found:?}");
+            assert_eq!(found.last().map(String::as_str), Some(expect), "{event}");
+            assert_eq!(found.iter().any(|line| line.contains("usage")), event["response"].is_object(), "{found:?}");
+        };
+        let failed = |code: &str, message: &str| json!({"type": "response.failed", "response": {"status": "failed", "error": {"code": code, "message": message}}});
+        check(failed("server_error", "oops"), "!server the provider failed: oops");
+        check(failed("rate_limit_exceeded", "slow"), "!rate-limit the provider failed: slow");
+        check(failed("insufficient_quota", "pay"), "!quota the provider failed: pay");
+        check(failed("context_length_exceeded", "long"), "!context-window-exceeded the provider failed: long");
+        check(failed("invalid_prompt", "bad"), "!invalid-request the provider failed: bad");
+        check(failed("image_too_large", "big"), "!invalid-request the provider failed: big");
+        check(failed("server_is_overloaded", "busy"), "!server the provider failed: busy");
+        check(
+            json!({"type": "error", "code": "server_error", "message": "oops", "param": null, "sequence_number": 5}),
+            "!server the provider failed: oops",
+        );
+        check(
+            json!({"type": "error", "error": {"type": "invalid_request_error", "code": "context_length_exceeded", "message": "long"}}),
+            "!context-window-exceeded the provider failed: long",
+        );
+        check(json!({"error": {"code": 503, "message": "gone"}}), "!server the provider failed: gone");
+        check(json!([1]), "!malformed-response the provider sent a piece that is not an object");
+    }
+
+    #[test]
+    fn nothing_is_closed_by_the_end_of_a_body() {
+        let text = delta("output_text", "m", 0, "hal");
+        assert_eq!(
+            decode(&[text]),
+            [
+                r#"{"type":"block-start","index":0,"blockType":"text"}"#,
+                r#"{"type":"text-delta","index":0,"text":"hal"}"#
+            ]
+        );
+        let nothing = ["!empty-response the provider answered with nothing"];
+        assert_eq!(decode(&[]), nothing);
+        assert_eq!(decode(&[json!("[DONE]")]), nothing);
+        assert_eq!(decode(&[json!({"type": "response.created", "response": {}})]), nothing);
+    }
+
+    #[test]
+    fn an_answer_may_come_as_a_whole() {
+        let check = |body: Value, expect: &[&str]| {
+            let mut decoder = Decoder::new("p");
+            let result = decoder.whole(body.to_string().as_bytes());
+            let found = shown(decoder, result);
+            let found: Vec<&str> = found.iter().map(String::as_str).filter(|line| !line.contains("start")).collect();
+            assert_eq!(found, expect, "{body}");
+        };
+        check(
+            json!({"status": "completed", "error": null, "output": [call("a", "{}")], "usage": {"input_tokens": 3, "output_tokens": 1}}),
+            &[
+                r#"{"type":"tool-call-delta","index":0,"id":"a","name":"t","argumentsDelta":""}"#,
+                r#"{"type":"tool-call-delta","index":0,"id":"a","argumentsDelta":"{}"}"#,
+                r#"{"type":"block-end","index":0,"block":{"type":"tool-call","id":"a","name":"t","arguments":"{}"}}"#,
+                r#"{"type":"usage","usage":{"input":3,"output":1,"cacheRead":0,"cacheWrite":0,"reasoning":0}}"#,
+                r#"{"type":"finish","reason":"tool-calls"}"#,
+            ],
+        );
+        check(json!({"error": {"message": "busy"}}), &["!server the provider failed: busy"]);
+        check(
+            json!({"status": "in_progress"}),
+            &["!malformed-response the provider sent an answer that is `in_progress`"],
+        );
+        check(json!([]), &["!malformed-response the provider sent an answer that is not an object"]);
+        check(json!({}), &["!malformed-response the provider sent an answer without `output`"]);
     }
 }

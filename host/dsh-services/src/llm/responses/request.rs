@@ -220,3 +220,195 @@ fn image(block: &ImageBlock) -> Value {
     };
     json!({ "type": "input_image", "detail": "auto", "image_url": url })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::super::network::keep;
+    use super::super::super::provider::{ModelConfig, ProviderConfig, ProviderKind};
+    use super::super::super::support::{request, request_of};
+    use super::*;
+    use dsh_seam::message::{ReasoningBlock, TextBlock, ToolCall};
+
+    fn target(every_model: ModelConfig) -> Target {
+        let provider = ProviderConfig { every_model, ..ProviderConfig::new("p", ProviderKind::OpenAiResponses) };
+        Target::new(Arc::new(provider), "m")
+    }
+
+    fn text(request: &ModelRequest) -> String {
+        String::from_utf8(body(&target(ModelConfig::default()), request)).expect("JSON is text")
+    }
+
+    fn parsed(request: &ModelRequest) -> Value {
+        serde_json::from_str(&text(request)).expect("JSON")
+    }
+
+    fn opaque(provider: &str, name: &str, value: Value) -> Option<Value> {
+        Some(keep(provider, Map::from_iter([(name.to_owned(), value)])))
+    }
+
+    fn reasoning(provider: &str, id: &str) -> ContentBlock {
+        let item = json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": "x"});
+        ContentBlock::Reasoning(ReasoningBlock { text: String::new(), opaque: opaque(provider, ITEM, item) })
+    }
+
+    fn call(id: &str) -> ContentBlock {
+        ContentBlock::ToolCall(ToolCall { id: id.into(), name: "t".into(), arguments: String::new(), opaque: None })
+    }
+
+    fn picture() -> ImageBlock {
+        ImageBlock { mime_type: None, source: ImageSource::Data("AA==".into()), cache: None, opaque: None }
+    }
+
+    fn answered(id: &str, content: Vec<ResultBlock>) -> Message {
+        let call_id = id.into();
+        Message::user(vec![ContentBlock::ToolResult(ToolResult { call_id, content, is_error: false, cache: None })])
+    }
+
+    fn conversation() -> Vec<Message> {
+        let said = |text: &str, opaque| ContentBlock::Text(TextBlock { text: text.into(), cache: None, opaque });
+        let search = json!({"type": "web_search_call", "id": "w"});
+        vec![
+            Message::user_text("old"),
+            Message::assistant(vec![
+                reasoning("p", "r1"),
+                said("I look", opaque("p", PHASE, json!("commentary"))),
+                ContentBlock::Other(json!({"type": "provider-item", "opaque": opaque("p", ITEM, search.clone())})),
+                reasoning("other", "r2"),
+                call("1"),
+                call("2"),
+            ]),
+            answered("1", vec![ResultBlock::text("x"), ResultBlock::Image(picture())]),
+            answered("2", vec![ResultBlock::text("y"), ResultBlock::text("z")]),
+            Message::assistant(vec![
+                ContentBlock::reasoning("hm"),
+                said("well", opaque("other", PHASE, json!("commentary"))),
+                ContentBlock::Other(json!({"type": "provider-item", "opaque": opaque("other", ITEM, search)})),
+                reasoning("p", "r3"),
+            ]),
+            Message::user(vec![ContentBlock::Image(picture()), ContentBlock::text("z")]),
+        ]
+    }
+
+    #[test]
+    fn messages_are_mapped() {
+        let image = json!({"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,AA=="});
+        let mut request = (*request("p/m", conversation(), &[])).clone();
+        request.system = "be kind".into();
+        assert_eq!(
+            parsed(&request),
+            json!({
+                "model": "m", "stream": true, "store": false, "prompt_cache_key": "dsh-1c7ebd05f377f4453a3eca43",
+                "instructions": "be kind",
+                "input": [
+                    {"type": "message", "role": "user", "content": "old"},
+                    {"type": "reasoning", "id": "r1", "summary": [], "encrypted_content": "x"},
+                    {"type": "message", "role": "assistant", "content": "I look", "phase": "commentary"},
+                    {"type": "web_search_call", "id": "w"},
+                    {"type": "function_call", "call_id": "1", "name": "t", "arguments": "{}"},
+                    {"type": "function_call", "call_id": "2", "name": "t", "arguments": "{}"},
+                    {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_text", "text": "x"}, image]},
+                    {"type": "function_call_output", "call_id": "2", "output": "y\nz"},
+                    {"type": "message", "role": "assistant", "content": "well"},
+                    {"type": "message", "role": "user", "content": [image, {"type": "input_text", "text": "z"}]},
+                ]
+            })
+        );
+    }
+
+    #[test]
+    fn what_is_kept_is_what_would_be_written() {
+        let kept = request("p/m", conversation(), &["t"]);
+        let first = text(&kept);
+        assert_eq!(text(&kept), first);
+        assert_eq!(text(&request("p/m", conversation(), &["t"])), first);
+    }
+
+    #[test]
+    fn a_step_only_adds_to_the_bytes_of_the_one_before() {
+        let all = conversation();
+        let bodies: Vec<String> =
+            (1..=all.len()).map(|count| text(&request("p/m", all[..count].to_vec(), &["t"]))).collect();
+        for pair in bodies.windows(2) {
+            let prefix = pair[0].strip_suffix("]}").expect("the input is last");
+            assert!(pair[1].starts_with(prefix), "{}\n{}", pair[0], pair[1]);
+        }
+    }
+
+    #[test]
+    fn the_name_of_the_cache_is_the_agents_own() {
+        let key = |agent: &str, messages| parsed(&request_of(agent, "p/m", messages, &[]))["prompt_cache_key"].clone();
+        assert_eq!(key("main", vec![]), key("main", conversation()));
+        assert_ne!(key("main", vec![]), key("main.1", vec![]));
+    }
+
+    fn framed(known: ModelConfig, sampling: Value, tools: bool) -> Value {
+        let mut request = (*request("p/m", vec![], if tools { &["t"] } else { &[] })).clone();
+        request.sampling = Arc::new(serde_json::from_value(sampling).expect("a sampling"));
+        let mut value: Value = serde_json::from_slice(&body(&target(known), &request)).expect("JSON");
+        let members = value.as_object_mut().expect("an object");
+        for usual in ["model", "stream", "store", "prompt_cache_key", "input"] {
+            members.shift_remove(usual);
+        }
+        value
+    }
+
+    #[test]
+    fn tools_and_sampling_are_mapped() {
+        let check = |sampling: Value, expect: Value| {
+            assert_eq!(framed(ModelConfig::default(), sampling.clone(), false), expect, "{sampling}");
+        };
+        check(json!({}), json!({}));
+        check(json!({"temperature": 0.5, "maxTokens": 9}), json!({"temperature": 0.5, "max_output_tokens": 9}));
+        check(json!({"toolChoice": "required"}), json!({}));
+        check(
+            json!({"reasoningEffort": "low"}),
+            json!({"include": ["reasoning.encrypted_content"], "reasoning": {"effort": "low", "summary": "auto"}}),
+        );
+        check(json!({"reasoningEffort": "none"}), json!({"reasoning": {"effort": "none"}}));
+        check(
+            json!({"reasoningEffort": "low", "extra": {"reasoning": {"summary": null, "context": "all_turns"}, "include": null}}),
+            json!({"reasoning": {"effort": "low", "context": "all_turns"}}),
+        );
+        check(
+            json!({"extra": {"top_p": 0.5, "stream": false, "input": [], "previous_response_id": "x", "store": true}}),
+            json!({"top_p": 0.5}),
+        );
+        check(
+            json!({"extra": {"text": {"verbosity": "low"}, "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": true}}}}),
+            json!({"text": {"verbosity": "low", "format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": true}}}),
+        );
+        check(
+            json!({"extra": {"response_format": {"type": "json_object"}}}),
+            json!({"text": {"format": {"type": "json_object"}}}),
+        );
+        let tool = json!({"type": "function", "name": "t", "description": "", "parameters": {"type": "object"}, "strict": false});
+        for (choice, expect) in [("auto", json!("auto")), ("t", json!({"type": "function", "name": "t"}))] {
+            assert_eq!(
+                framed(ModelConfig::default(), json!({"toolChoice": choice}), true),
+                json!({"tools": [tool], "tool_choice": expect})
+            );
+        }
+    }
+
+    #[test]
+    fn a_member_is_replaced_or_taken_away() {
+        let known: Map<String, Value> =
+            serde_json::from_value(json!({"prompt_cache_key": null, "top_p": 0.1, "service_tier": "flex"}))
+                .expect("an object");
+        let mut request = (*request("p/m", vec![], &[])).clone();
+        request.sampling =
+            Arc::new(serde_json::from_value(json!({"extra": {"top_p": 0.2, "store": true}})).expect("a sampling"));
+        let known = ModelConfig { extra_body: known, ..ModelConfig::default() };
+        let written = String::from_utf8(body(&target(known), &request)).expect("JSON is text");
+        assert_eq!(written, r#"{"model":"m","stream":true,"store":true,"service_tier":"flex","top_p":0.2,"input":[]}"#);
+    }
+
+    #[test]
+    fn a_strict_tool_is_said_to_be_one() {
+        let mut request = (*request("p/m", vec![], &["t"])).clone();
+        request.tools = vec![ToolSchema { strict: Some(true), ..request.tools[0].clone() }].into();
+        assert_eq!(parsed(&request)["tools"][0]["strict"], json!(true));
+    }
+}
