@@ -11,7 +11,7 @@ use dsh_seam::llm::{ModelRequest, RequestedBy};
 use dsh_seam::message::{Chunk, ContentBlock, FinishReason, Message, Role, ToolSchema, Usage};
 use dsh_seam::view::MessageList;
 use dsh_seam::waterfall::{Chain, Innermost, RunContext, RunError};
-use dsh_seam::waterfalls::{Recovery, Request, RequestError, StepResult};
+use dsh_seam::waterfalls::{FailedRequest, Recovery, Request, RequestError, StepResult};
 use futures::StreamExt;
 use tracing::Instrument as _;
 
@@ -163,8 +163,10 @@ impl Core {
         );
         let prompt = self.frames.prompt(self.guarded(token, assemble).await??);
         let mut attempt = Attempt { number: 1, prompt, tools: self.tool_schemas(), retry_of: None };
+        let mut codes = Vec::new();
         loop {
             let request = self.shape_request(at, &attempt, token).await?;
+            let model = request.model.clone();
             let span = spans::request(&request);
             let failure = match self.call_model(at, request, token).instrument(span).await? {
                 Ok(answer) => return Ok(answer),
@@ -173,12 +175,16 @@ impl Core {
             if token.token().is_cancelled() {
                 return Err(Stop::Cancelled);
             }
-            let usage = self.open_stream(Assembly::usage);
+            let (usage, streamed) = self.open_stream(|stream| (stream.usage(), stream.has_output()));
             *spent = plus(spent.take(), usage);
             self.log_request_failure(at, attempt.number, &failure).await?;
-            let wait = self.recover(at, attempt.number, &failure, token).await?;
+            codes.push(failure.code.clone());
+            let failed = RequestFailure { failure, attempt: attempt.number };
+            attempt.retry_of = Some(failed.clone());
+            let about = FailedRequest { failed, model, streamed, codes: codes.clone(), waited: token.waited() };
+            let wait = self.recover(at, about, token).await?;
             self.guarded(token, tokio::time::sleep(wait)).await?;
-            attempt.retry_of = Some(RequestFailure { failure, attempt: attempt.number });
+            token.add_wait(wait);
             attempt.number += 1;
         }
     }
@@ -190,24 +196,18 @@ impl Core {
     }
 
     /// Waterfall `agent/request-error`: how long to wait before the next attempt, or the failure when there is none.
-    async fn recover(
-        &self,
-        at: StepRef,
-        attempt: u32,
-        failure: &ModelFailure,
-        token: &TurnToken,
-    ) -> Result<Duration, Stop> {
+    async fn recover(&self, at: StepRef, about: FailedRequest, token: &TurnToken) -> Result<Duration, Stop> {
+        let RequestFailure { failure, attempt } = about.failed.clone();
         let listeners = self.seams().request_error.clone();
         if listeners.is_empty() {
-            return Err(failure.clone().into());
+            return Err(failure.into());
         }
-        let about = RequestFailure { failure: failure.clone(), attempt };
         let cx = RunContext::<RequestError> { at, cancel: token.token().clone(), about };
         let innermost: Innermost<RequestError> = Arc::new(|()| Box::pin(async { Ok(Recovery::GiveUp) }));
         let (recovery, _) =
             self.guarded(token, Chain::run(cx, listeners, self.journal.place(at, None), (), innermost)).await?;
         match recovery? {
-            Recovery::GiveUp => Err(failure.clone().into()),
+            Recovery::GiveUp => Err(failure.into()),
             Recovery::RetryAfterMs(_) if attempt >= MAX_ATTEMPTS => {
                 Err(Stop::fail(failure.code.clone(), format!("{} (after {MAX_ATTEMPTS} attempts)", failure.message)))
             }

@@ -94,6 +94,16 @@ impl Assembly {
         self.usage
     }
 
+    /// Whether anything has arrived that a reader may have seen: text, reasoning, an image. A call in pieces shows nothing and runs nothing.
+    pub(crate) fn has_output(&self) -> bool {
+        self.blocks.values().any(|block| match &block.content {
+            ContentBlock::Text(block) => !block.text.is_empty(),
+            ContentBlock::Reasoning(block) => !block.text.is_empty(),
+            ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_) => false,
+            _ => true,
+        })
+    }
+
     /// The whole answer, once the stream is over. A stream without finish counts only when nothing in it is open or to be run.
     pub(crate) fn finish(&self) -> Result<(Message, FinishReason), ModelFailure> {
         let calls = self.blocks.values().any(|block| matches!(block.content, ContentBlock::ToolCall(_)));
@@ -216,6 +226,21 @@ mod tests {
         assert!(assembly.is_too_large());
         let kept = assembly.interrupted().expect("something arrived");
         assert_eq!(kept[0].as_text().map(str::len), Some(MAX_INTERRUPTED_BYTES));
+    }
+
+    #[test]
+    fn output_is_what_a_reader_may_have_seen() {
+        let check = |chunks, expect: bool| assert_eq!(assembled(chunks).has_output(), expect);
+        check(json!([]), false);
+        check(
+            json!([{"type": "block-start", "index": 0, "blockType": "text"}, {"type": "text-delta", "index": 0, "text": ""}]),
+            false,
+        );
+        check(json!([{"type": "text-delta", "index": 0, "text": " "}]), true);
+        check(json!([{"type": "reasoning-delta", "index": 0, "text": "hm"}]), true);
+        check(json!([{"type": "block-end", "index": 0, "block": {"type": "text", "text": "a"}}]), true);
+        check(json!([{"type": "block-end", "index": 0, "block": {"type": "image", "url": "https://a"}}]), true);
+        check(json!([{"type": "tool-call-delta", "index": 0, "id": "1", "name": "t", "argumentsDelta": "{"}]), false);
     }
 
     #[test]

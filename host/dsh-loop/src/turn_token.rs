@@ -1,6 +1,8 @@
-//! The cancellation of one turn, what cancelled it, and the call above it when the agent was made for one.
+//! The cancellation of one turn, what cancelled it, the call above it when the agent was made for one, and how long it has waited.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -23,13 +25,25 @@ pub struct TurnToken {
     /// A plain lock: it is taken beside the inbox's, where the model checker comes between already.
     cause: Mutex<Option<Cause>>,
     above: Option<Arc<Above>>,
+    /// Milliseconds waited for further attempts at model calls.
+    waited_ms: AtomicU64,
 }
 
 impl TurnToken {
     /// A turn of an agent that was made for a call is cancelled with it, in the same step.
     pub fn new(above: Option<Arc<Above>>) -> Self {
         let token = above.as_ref().map_or_else(CancellationToken::new, |above| above.cancel.child_token());
-        Self { token, cause: Mutex::default(), above }
+        Self { token, cause: Mutex::default(), above, waited_ms: AtomicU64::new(0) }
+    }
+
+    /// How long the turn has waited for further attempts.
+    pub(crate) fn waited(&self) -> Duration {
+        Duration::from_millis(self.waited_ms.load(Ordering::Relaxed))
+    }
+
+    /// Counts a wait; only the driver waits, so nothing comes between.
+    pub(crate) fn add_wait(&self, wait: Duration) {
+        self.waited_ms.fetch_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// What is cancelled.

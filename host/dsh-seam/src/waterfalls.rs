@@ -1,12 +1,13 @@
 //! The five waterfalls: what travels through each, and what counts as a change.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::draft::{DraftCheckpoint, RequestDraft, RequestFailure};
 use crate::event::ChangeKind;
 use crate::failure::{Failure, Seam};
 use crate::ids::PluginName;
-use crate::message::{ContentBlock, FinishReason, Message, ToolCall, Usage};
+use crate::message::{ContentBlock, FinishReason, Message, ModelName, ToolCall, Usage};
 use crate::tools::{Outcome, Processes, Profile, ToolInfo};
 use crate::waterfall::Waterfall;
 
@@ -43,12 +44,27 @@ pub enum Recovery {
     RetryAfterMs(u32),
 }
 
+/// A model call that failed, and what another attempt has to be weighed against.
+#[derive(Debug, Clone)]
+pub struct FailedRequest {
+    /// What happened, and to which attempt.
+    pub failed: RequestFailure,
+    /// `PROVIDER/MODEL` that was asked.
+    pub model: ModelName,
+    /// Whether text, reasoning or an image of this attempt had reached the log, and with it a reader.
+    pub streamed: bool,
+    /// The codes of the step's failed attempts so far, in order; the last is this one's.
+    pub codes: Vec<String>,
+    /// How long the turn has waited for further attempts so far.
+    pub waited: Duration,
+}
+
 /// `agent/request-error`: the model call failed and its step is still open.
 pub struct RequestError;
 
 impl Waterfall for RequestError {
     const SEAM: Seam = Seam::RequestError;
-    type Context = RequestFailure;
+    type Context = FailedRequest;
     type Value = ();
     type Outcome = Recovery;
     type Checkpoint = ();

@@ -307,13 +307,13 @@ impl Listener<RequestError> for Attachment {
         _value: (),
         next: Next<RequestError>,
     ) -> Result<Recovery, PluginError> {
-        let (at, failed) = (convert::step(cx.at), convert::request_failure(&cx.about));
+        let (at, failed) = (convert::step(cx.at), convert::request_failure(&cx.about.failed));
         let answer = self.run(
             self.terms(Seam::RequestError, &cx.cancel),
             |mut it| async move {
                 let Instance { store, guests, .. } = &mut *it;
                 store.data_mut().given(&failed);
-                let answer = match store.data_mut().handles.give(RequestErrorNext(next)) {
+                let answer = match store.data_mut().handles.give(RequestErrorNext(next, cx.about.clone())) {
                     Ok(next) => guest(&guests.request_error).call_handle(store, at, &failed, next).await,
                     Err(error) => Err(wasmtime::Error::new(error)),
                 };

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use crate::words::{
-    Execution, Message, Next, Outcome, Profile, Request, RequestDraft, RequestError, StepResult, ToolsExecute,
-    TurnContinuation,
+    Execution, FailedRequest, Message, Next, Outcome, Profile, Request, RequestDraft, RequestError, StepResult,
+    ToolsExecute, TurnContinuation,
 };
 use wasmtime::component::Resource;
 
@@ -15,8 +15,8 @@ use wasmtime::component::Resource;
 pub struct LlmRequest(pub(crate) Arc<RequestDraft>);
 /// `dsh:agent/agent-types.request-next`.
 pub struct RequestNext(pub(crate) Next<Request>, pub(crate) Arc<RequestDraft>);
-/// `dsh:agent/agent-types.request-error-next`.
-pub struct RequestErrorNext(pub(crate) Next<RequestError>);
+/// `dsh:agent/agent-types.request-error-next`, with what failed.
+pub struct RequestErrorNext(pub(crate) Next<RequestError>, pub(crate) FailedRequest);
 /// `dsh:agent/agent-types.step-result-next`, with the message that the listener was given.
 pub struct StepResultNext(pub(crate) Next<StepResult>, pub(crate) Arc<Message>);
 /// `dsh:agent/agent-types.turn-continuation-next`.

@@ -17,6 +17,7 @@ pub(crate) use dsh_seam::tools::{
 pub(crate) use dsh_seam::view::{ModelMessage, Origin};
 pub(crate) use dsh_seam::waterfall::{Listener, Next, RunContext, RunError};
 pub(crate) use dsh_seam::waterfalls::{
-    Decision, Execution, Recovery, Request, RequestError, StepResult, StepSummary, ToolsExecute, TurnContinuation,
+    Decision, Execution, FailedRequest, Recovery, Request, RequestError, StepResult, StepSummary, ToolsExecute,
+    TurnContinuation,
 };
 pub(crate) use dsh_seam::{Failure, FailureMode, PluginError, PluginName, Seam, StepRef};

@@ -211,6 +211,23 @@ impl agent_types::HostRequestErrorNext for GuestState {
         Ok(outcome.map(convert::recovery).map_err(|error| told(&error)))
     }
 
+    fn streamed(&mut self, handle: Resource<RequestErrorNext>) -> Res<bool> {
+        self.enter()?;
+        Ok(self.handles.get(&handle)?.1.streamed)
+    }
+
+    fn codes(&mut self, handle: Resource<RequestErrorNext>) -> Res<Vec<String>> {
+        self.enter()?;
+        let codes = self.handles.get(&handle)?.1.codes.clone();
+        Ok(self.gives(codes))
+    }
+
+    fn waited_ms(&mut self, handle: Resource<RequestErrorNext>) -> Res<u32> {
+        self.enter()?;
+        let waited = self.handles.get(&handle)?.1.waited;
+        Ok(u32::try_from(waited.as_millis()).unwrap_or(u32::MAX))
+    }
+
     fn drop(&mut self, handle: Resource<RequestErrorNext>) -> Res<()> {
         self.handles.dropped(handle.rep());
         Ok(())

@@ -1,6 +1,7 @@
 //! One turn of an agent with one plugin, as far as the plugin is concerned: each seam that it has is called once, in the order of a turn.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use dsh_seam::draft::RequestFailure;
 use dsh_seam::event::{Entry, Event, StepMark};
@@ -10,7 +11,8 @@ use dsh_seam::session::FlushError;
 use dsh_seam::tools::{Annotations, Outcome, Profile, ToolInfo};
 use dsh_seam::waterfall::{Chain, FailureReport, Innermost, Registered, RunContext, RunError, Waterfall};
 use dsh_seam::waterfalls::{
-    Decision, ExecuteContext, Execution, RequestError, StepResult, StepSummary, ToolsExecute, TurnContinuation,
+    Decision, ExecuteContext, Execution, FailedRequest, RequestError, StepResult, StepSummary, ToolsExecute,
+    TurnContinuation,
 };
 use dsh_seam::{AgentId, FailureMode, ModelFailure, PluginError, SessionId, StepRef};
 use tokio_util::sync::CancellationToken;
@@ -64,7 +66,13 @@ pub async fn run(attached: &Attached, agent: &Agent, turn: u32) -> Vec<String> {
 /// The waterfalls in the middle of a step.
 async fn waterfalls(attached: &Attached, at: StepRef, failures: &Arc<Failures>) {
     if let Some(listener) = &attached.request_error {
-        let failed = RequestFailure { failure: ModelFailure::new("server", "no"), attempt: 1 };
+        let failed = FailedRequest {
+            failed: RequestFailure { failure: ModelFailure::new("server", "no"), attempt: 1 },
+            model: "test/model".into(),
+            streamed: false,
+            codes: vec!["server".into()],
+            waited: Duration::ZERO,
+        };
         let innermost: Innermost<RequestError> =
             Arc::new(|()| Box::pin(async { Ok(dsh_seam::waterfalls::Recovery::GiveUp) }));
         chain(at, failed, listener.clone(), (), innermost, failures).await;
