@@ -9,9 +9,9 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::replay::{EntryPrinter, printed};
-use super::{columns, print, print_json};
 use crate::args::{SessionPlace, Shape, WhichRequests};
+use crate::commands::replay::{EntryPrinter, printed};
+use crate::commands::{columns, print, print_json};
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
 use crate::output::chat::tame;
