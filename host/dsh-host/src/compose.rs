@@ -22,6 +22,7 @@ use dsh_wasm::{
 };
 use futures::future::join_all;
 
+use crate::added::ForNetworks;
 use crate::args::Durability;
 use crate::config::{file, sources};
 use crate::env::Environment;
@@ -338,9 +339,14 @@ pub fn spec(plugin: &PluginPlan, environment: &Environment) -> Result<PluginSpec
     })
 }
 
-/// As the loop takes them.
-pub fn as_listeners(plugins: &[Arc<WasmPlugin>]) -> Vec<Arc<dyn Plugin>> {
-    plugins.iter().map(|plugin| plugin.clone() as Arc<dyn Plugin>).collect()
+/// The plugins of a plan as the loop takes them.
+pub fn as_listeners(plan: &Plan, plugins: &[Arc<WasmPlugin>]) -> Vec<Arc<dyn Plugin>> {
+    plan.plugins.iter().zip(plugins).map(|(plan, plugin)| as_listener(plan, plugin.clone())).collect()
+}
+
+/// One plugin, or a newer version of it, as the loop takes it.
+pub fn as_listener(plan: &PluginPlan, plugin: Arc<WasmPlugin>) -> Arc<dyn Plugin> {
+    if plan.added { Arc::new(ForNetworks(plugin)) } else { plugin }
 }
 
 /// The options of one agent.

@@ -16,6 +16,7 @@
 //! | standard error | `diagnostics.rs`, `progress.rs` |
 //! | exit codes, all of them; what decided one | `exit.rs`, `why.rs` |
 
+mod added;
 mod approve;
 mod args;
 mod commands;

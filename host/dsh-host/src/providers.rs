@@ -90,6 +90,11 @@ impl<'a> ModelRef<'a> {
     }
 }
 
+/// Whether a model is one that a provider behind a network answers: neither `echo` nor a script.
+pub fn is_network(model: &str) -> bool {
+    model != ECHO && !model.starts_with(SCRIPT)
+}
+
 /// Whether a model is `echo` or one of a built-in provider. A script is not: its file says which tools run.
 pub fn is_built_in(model: &str) -> bool {
     ModelRef::parse(model, &[]).is_ok_and(|model| !matches!(model, ModelRef::Script { .. }))

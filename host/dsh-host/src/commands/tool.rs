@@ -46,7 +46,7 @@ impl Bench {
         let watch = Watch::new(prompted.id.clone(), ledger, sink, pump.clone()).with_witness(witness);
         let watch = Arc::new(watch);
         let services = compose::services(plan, models, approve::approver(plan.approve, None), watch.clone());
-        let agents = AgentLoop::new(services, compose::as_listeners(&plugins));
+        let agents = AgentLoop::new(services, compose::as_listeners(plan, &plugins));
         let options = compose::agent_options(plan, prompted, plan.session.clone(), true);
         let agent = agents.create(prompted.id.clone(), options).await?;
         Ok(Self { agent, watch, pump, writer, _recorder: recorder })

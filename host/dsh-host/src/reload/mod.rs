@@ -220,7 +220,7 @@ impl Watcher {
         for place in chosen {
             let Some(version) = self.plugins[place].taken() else { continue };
             told.push(ready(&version, fresh.contains(&(place, true))));
-            versions.push(version);
+            versions.push(compose::as_listener(&self.plugins[place].plan, version));
         }
         // Offered before it is said: whoever reads that a version takes over at the next turn may start one.
         self.agents.exchange(&versions);

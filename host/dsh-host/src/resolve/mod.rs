@@ -109,6 +109,8 @@ pub struct PluginPlan {
     pub source: String,
     /// Its component.
     pub path: PathBuf,
+    /// Whether the host added it by itself: it then takes part in requests to a network only.
+    pub added: bool,
     /// The SHA-256 that alone is trusted: a `dsh.toml` names it that was found, not named.
     pub pinned: Option<String>,
     /// Its configuration, JSON.
@@ -240,7 +242,7 @@ pub fn lockable(options: &Options, environment: &Environment) -> Result<Plan, St
 fn looked_at(options: &Options, config: Option<&Loaded>, environment: &Environment) -> Result<Plan, Stop> {
     let options = Options { no_save: true, ..options.clone() };
     let scope = Scope { options: &options, config, environment };
-    let plugins = plugins::resolve(&scope)?;
+    let plugins = plugins::listed(&scope)?;
     let providers = agents::providers(&scope)?;
     agents::check_models(&scope, &providers)?;
     assemble(&scope, &Conversation::default(), plugins, providers, agents::Keys::NotNeeded)
@@ -253,7 +255,7 @@ fn resolve(
     environment: &Environment,
 ) -> Result<Plan, Stop> {
     let scope = Scope { options, config, environment };
-    let plugins = plugins::resolve(&scope)?;
+    let plugins = plugins::listed(&scope)?;
     let providers = agents::providers(&scope)?;
     assemble(&scope, conversation, plugins, providers, agents::Keys::Needed)
 }
@@ -270,8 +272,9 @@ fn assemble(
     let (agents, prompted) = agents::resolve(scope, conversation, &mut notices)?;
     let base_url = agents::base_url(scope, &agents[prompted], &providers);
     agents::check_providers(scope, &agents, &providers, base_url.as_ref(), keys)?;
+    let added = plugins::add_defaults(scope, &agents, &mut plugins, &mut notices);
+    plugins::apply_options(scope, &mut plugins)?;
     plugins::check_grants(scope, &plugins, &providers)?;
-    let added = plugins::add_defaults(scope, &agents, &mut plugins);
     Ok(Plan {
         workspace: workspace(scope)?,
         agents,

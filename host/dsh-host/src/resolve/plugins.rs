@@ -12,13 +12,13 @@ use crate::config::sources::Place;
 use crate::config::{Loaded, sources};
 use crate::exit::Stop;
 use crate::names;
-use crate::providers::{BUILT_IN, ModelRef};
+use crate::providers::{BUILT_IN, is_network};
 
 /// The plugin that the host adds by itself for models behind a network.
 const RETRY: &str = "retry";
 
-/// All plugins, in waterfall order.
-pub fn resolve(scope: &Scope<'_>) -> Result<Vec<PluginPlan>, Stop> {
+/// The plugins that were asked for, in waterfall order, before any option that names one.
+pub fn listed(scope: &Scope<'_>) -> Result<Vec<PluginPlan>, Stop> {
     let mut plugins = Vec::new();
     if let Some(config) = scope.config {
         for (place, entry) in config.file.plugins.iter().enumerate() {
@@ -45,11 +45,15 @@ pub fn resolve(scope: &Scope<'_>) -> Result<Vec<PluginPlan>, Stop> {
             None => plugins.push(plain(name, reference, path)),
         }
     }
-    apply_configs(scope, &mut plugins)?;
-    apply_grants(scope, &mut plugins)?;
-    apply_modes(scope, &mut plugins)?;
-    limits::apply(scope, &mut plugins)?;
     Ok(plugins)
+}
+
+/// Applies the options that name a plugin; all plugins are there.
+pub fn apply_options(scope: &Scope<'_>, plugins: &mut [PluginPlan]) -> Result<(), Stop> {
+    apply_configs(scope, plugins)?;
+    apply_grants(scope, plugins)?;
+    apply_modes(scope, plugins)?;
+    limits::apply(scope, plugins)
 }
 
 fn plain(name: PluginName, source: &str, path: std::path::PathBuf) -> PluginPlan {
@@ -57,6 +61,7 @@ fn plain(name: PluginName, source: &str, path: std::path::PathBuf) -> PluginPlan
         name,
         source: source.to_owned(),
         path,
+        added: false,
         pinned: None,
         config: "{}".into(),
         grants: Vec::new(),
@@ -277,22 +282,26 @@ pub fn check_grants(scope: &Scope<'_>, plugins: &[PluginPlan], providers: &[Prov
     Ok(())
 }
 
-/// Adds the plugins that the host adds by itself, innermost: `retry` for models behind a network. Returns whether it did.
-pub fn add_defaults(scope: &Scope<'_>, agents: &[AgentPlan], plugins: &mut Vec<PluginPlan>) -> bool {
+/// Adds the plugins that the host adds by itself, innermost: `retry` when the model of an agent is behind a network. Returns whether it
+/// did. A run can do without it, so that it is missing is only told.
+pub fn add_defaults(
+    scope: &Scope<'_>,
+    agents: &[AgentPlan],
+    plugins: &mut Vec<PluginPlan>,
+    notices: &mut Vec<String>,
+) -> bool {
     let off = scope.options.no_default_plugins || scope.key(|file| file.no_default_plugins).unwrap_or(false);
-    let configured: Vec<&str> = scope
-        .config
-        .map(|config| config.file.providers.keys().map(|name| name.get_ref().as_str()).collect())
-        .unwrap_or_default();
-    let is_network =
-        |agent: &AgentPlan| matches!(ModelRef::parse(&agent.model, &configured), Ok(ModelRef::Network { .. }));
-    if off || plugins.iter().any(|plugin| plugin.name.as_str() == RETRY) || !agents.iter().any(is_network) {
+    let wanted = agents.iter().any(|agent| is_network(&agent.model));
+    if off || !wanted || plugins.iter().any(|plugin| plugin.name.as_str() == RETRY) {
         return false;
     }
+    let Ok(path) = sources::locate(RETRY, Place::Option, Path::new("."), scope.environment) else {
+        notices.push(format!(
+            "the shipped plugin `{RETRY}` is not there, so a model request that fails is not tried again; put `{RETRY}.wasm` into a folder `plugins` beside the executable, or say that this is meant with `--no-default-plugins`"
+        ));
+        return false;
+    };
     let name = PluginName::new(RETRY).expect("invariant: `retry` is a valid name");
-    if let Ok(path) = sources::locate(RETRY, Place::Option, Path::new("."), scope.environment) {
-        plugins.push(plain(name, RETRY, path));
-        return true;
-    }
-    false
+    plugins.push(PluginPlan { added: true, ..plain(name, RETRY, path) });
+    true
 }

@@ -172,7 +172,7 @@ async fn prepare(
     }
     let watch = Arc::new(watch);
     let services = compose::services(&plan, models, approve::approver(plan.approve, whoever), watch.clone());
-    let agent_loop = AgentLoop::new(services, compose::as_listeners(&plugins));
+    let agent_loop = AgentLoop::new(services, compose::as_listeners(&plan, &plugins));
     let agents = create(&plan, &agent_loop, &closing).await?;
     let reloader = match plan.watch {
         true => Reloader::start(&plan, &plugins, agent_loop, watch.clone(), environment)?,
