@@ -1,11 +1,12 @@
 //! The words and the seams of dsh-host.
 //!
-//! *Words*: [`ids`], [`message`], [`event`], [`failure`]. *The model's view*: [`view`], [`draft`]. *Seams*: [`waterfall`] and the
+//! *Words*: [`ids`], [`message`], [`cost`], [`event`], [`failure`]. *The model's view*: [`view`], [`draft`]. *Seams*: [`waterfall`] and the
 //! five [`waterfalls`], [`llm`], [`tools`], [`session`], [`subagents`], [`plugin`], [`services`]. *Shown*: [`printable`]. This crate imports nothing of ours and nothing that
 //! knows a terminal, a network or an engine; a crate that offers something implements a trait of this one, and a crate that needs
 //! something takes one.
 
 pub mod canonical;
+pub mod cost;
 pub mod draft;
 pub mod event;
 pub mod failure;

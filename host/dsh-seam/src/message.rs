@@ -12,6 +12,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use crate::cost::Cost;
 use crate::failure::Failure;
 
 /// Who speaks.
@@ -367,6 +368,12 @@ pub struct Usage {
     pub cache_write: u32,
     /// Completion tokens spent on reasoning.
     pub reasoning: u32,
+    /// What they cost; none when unknown. Of a sum, what is known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+    /// The host has reckoned them from what was sent, because the provider did not count. Of a sum: some of them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }
 
 impl Usage {
@@ -379,7 +386,14 @@ impl Usage {
             cache_read: self.cache_read.saturating_add(other.cache_read),
             cache_write: self.cache_write.saturating_add(other.cache_write),
             reasoning: self.reasoning.saturating_add(other.reasoning),
+            cost: Cost::plus_known(self.cost, other.cost),
+            estimated: self.estimated || other.estimated,
         }
+    }
+
+    /// All tokens, whatever they were for.
+    pub fn tokens(&self) -> u64 {
+        [self.input, self.output, self.cache_read, self.cache_write, self.reasoning].into_iter().map(u64::from).sum()
     }
 }
 
@@ -681,5 +695,25 @@ mod tests {
             serde_json::from_value::<Usage>(json!({"input": 3})).expect("missing counts are 0"),
             Usage { input: 3, ..Usage::default() }
         );
+    }
+
+    #[test]
+    fn usage_says_what_it_cost_when_that_is_known() {
+        let counts = json!({"input": 1, "output": 2, "cacheRead": 3, "cacheWrite": 4, "reasoning": 5});
+        let usage = Usage { input: 1, output: 2, cache_read: 3, cache_write: 4, reasoning: 5, ..Usage::default() };
+        check(usage, counts.clone());
+        let mut more = counts;
+        more["cost"] = json!(0.001_234);
+        more["estimated"] = json!(true);
+        let priced = Usage { cost: Some(Cost::from_parts(1_234_000)), estimated: true, ..usage };
+        check(priced, more);
+        assert_eq!(priced.plus(usage).plus(priced).cost, Some(Cost::from_parts(2_468_000)));
+        assert!(usage.plus(priced).estimated);
+        assert_eq!(
+            usage.plus(usage),
+            Usage { input: 2, output: 4, cache_read: 6, cache_write: 8, reasoning: 10, ..Usage::default() }
+        );
+        assert_eq!(usage.tokens(), 15);
+        assert!(serde_json::from_value::<Usage>(json!({"cost": -1})).is_err());
     }
 }

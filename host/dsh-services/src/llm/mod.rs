@@ -6,8 +6,11 @@
 mod blocks;
 mod chat;
 mod echo;
+mod known;
 mod log;
+mod messages;
 mod network;
+mod prices;
 mod provider;
 mod record;
 mod responses;
@@ -22,8 +25,11 @@ use dsh_seam::draft::ModelCatalog;
 use dsh_seam::llm::{Llm, Model};
 use dsh_seam::{Failure, ModelFailure};
 
+pub use known::known_models_date;
+pub use prices::Price;
 pub use provider::{
-    ModelConfig, ProviderConfig, ProviderKind, Secret, SendReasoning, SystemRole, builtin_providers,
+    Authorities, Header, HeaderText, ModelConfig, ProviderConfig, ProviderKind, Proxy, ProxyUrl, Secret, SendReasoning,
+    SystemRole, TIME_OUT_MS, builtin_providers, check_base_url,
 };
 
 use network::{NetworkModel, Provider, Target};
