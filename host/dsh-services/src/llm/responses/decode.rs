@@ -229,10 +229,9 @@ impl Decoder {
 
     fn added(&mut self, place: Option<u64>, item: &Value) {
         let id = text_of(item, "id");
-        if !id.is_empty() && self.items.iter().any(|known| known.id == id) {
-            return;
-        }
-        let at = self.add(id, place);
+        // Pieces of it may have come before it.
+        let known = self.items.iter().position(|known| !id.is_empty() && known.id == id);
+        let at = known.unwrap_or_else(|| self.add(id, place));
         if text_of(item, "type") == "function_call" {
             self.call(at, item);
         }
@@ -642,6 +641,17 @@ mod tests {
                 delta("function_call_arguments", "x1", 0, "1"),
                 delta("function_call_arguments", "x2", 0, "3"),
                 done(0, json!({"type": "function_call", "id": "x3", "call_id": "a", "name": "t", "arguments": "13"})),
+                completed(),
+            ],
+            &["a t 13"],
+        );
+        // A piece before the call that it belongs to, which is said twice.
+        check(
+            &[
+                delta("function_call_arguments", "fc_a", 0, "1"),
+                added(0, begun("a")),
+                added(0, begun("a")),
+                delta("function_call_arguments", "fc_a", 0, "3"),
                 completed(),
             ],
             &["a t 13"],

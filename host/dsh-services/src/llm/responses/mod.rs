@@ -2,6 +2,8 @@
 
 mod decode;
 mod request;
+#[cfg(test)]
+mod tests;
 
 use dsh_seam::ModelFailure;
 use dsh_seam::llm::ModelRequest;
@@ -27,6 +29,10 @@ impl Protocol for Responses {
                 target.provider.name
             ),
         ))
+    }
+
+    fn reserved(&self) -> &'static [&'static str] {
+        &request::RESERVED
     }
 
     fn body(&self, target: &Target, request: &ModelRequest) -> Vec<u8> {

@@ -1,6 +1,8 @@
 //! The body of a request. Nothing is kept by the server (`store: false`): each request has the whole conversation, at its end, so that
 //! it begins with the bytes of the one before.
 
+use std::sync::Arc;
+
 use dsh_seam::llm::ModelRequest;
 use dsh_seam::message::{
     ContentBlock, ImageBlock, ImageSource, Message, ResultBlock, Role, Sampling, ToolResult, ToolSchema, result_text,
@@ -12,7 +14,8 @@ use super::super::network::body::{Body, extra, joined};
 use super::super::network::{Target, kept};
 
 /// Members that `extra` cannot replace: the adapter could not read the answer, or would send another conversation.
-const RESERVED: [&str; 7] = ["model", "input", "stream", "tools", "background", "conversation", "previous_response_id"];
+pub(super) const RESERVED: [&str; 7] =
+    ["model", "input", "stream", "tools", "background", "conversation", "previous_response_id"];
 
 /// What an image without a type most probably is.
 const DEFAULT_IMAGE_TYPE: &str = "image/png";
@@ -28,50 +31,67 @@ pub(super) const PHASE: &str = "phase";
 
 /// The request as Responses wants it.
 pub(super) fn body(target: &Target, request: &ModelRequest) -> Vec<u8> {
-    let mut more = extra(&target.known.extra_body, &request.sampling.extra, &RESERVED).collect();
-    let reasoning = reasoning(&request.sampling, &mut more);
+    let tools = (!request.tools.is_empty()).then(|| {
+        let strict = !omits(target, "strict");
+        let write = |tools: &[ToolSchema]| Value::from_iter(tools.iter().map(|one| tool(one, strict))).to_string();
+        target.tools.get(&target.dialect, &request.tools, write)
+    });
+    let write = |message: &Message| joined(&items(message, &target.provider.name));
+    let messages: Vec<Arc<str>> = request.messages.iter().map(|message| message.wire(&target.dialect, write)).collect();
+    let room = messages.iter().map(|text| text.len() + 1).sum();
+    let mut body = Body::sized(frame(target, request), tools.as_deref(), "input", room);
+    for text in &messages {
+        body.push(text);
+    }
+    body.close()
+}
+
+/// Everything in front of the tools and the conversation.
+fn frame(target: &Target, request: &ModelRequest) -> Map<String, Value> {
+    let sampling = &request.sampling;
+    let mut more = extra(&target.known.extra_body, &sampling.extra, &RESERVED).collect();
+    let reasoning = reasoning(sampling, &mut more);
     let mut frame = Map::new();
     frame.insert("model".into(), target.model.as_str().into());
     frame.insert("stream".into(), true.into());
     frame.insert("store".into(), false.into());
-    if !reasoning.is_empty() && reasoning.get("effort") != Some(&json!("none")) {
-        frame.insert("include".into(), json!(["reasoning.encrypted_content"]));
-    }
     frame.insert("prompt_cache_key".into(), cache_key(request).into());
     if !request.system.is_empty() {
         frame.insert("instructions".into(), (*request.system).into());
     }
-    if !request.tools.is_empty() {
-        frame.insert("tools".into(), request.tools.iter().map(tool).collect());
-        if let Some(choice) = &request.sampling.tool_choice {
-            frame.insert("tool_choice".into(), tool_choice(choice));
-        }
+    if let Some(choice) = sampling.tool_choice.as_deref().filter(|_| !request.tools.is_empty()) {
+        frame.insert("tool_choice".into(), tool_choice(choice));
     }
-    if let Some(temperature) = request.sampling.temperature {
+    if let Some(temperature) = sampling.temperature {
         frame.insert("temperature".into(), temperature.into());
     }
-    if let Some(max) = request.sampling.max_tokens {
+    if let Some(max) = sampling.max_tokens {
         frame.insert("max_output_tokens".into(), max.into());
     }
     if !reasoning.is_empty() {
+        // A model that does not think refuses to be asked for its thoughts.
+        if reasoning.get("effort") != Some(&json!("none")) {
+            frame.insert("include".into(), json!(["reasoning.encrypted_content"]));
+        }
         frame.insert("reasoning".into(), reasoning.into());
     }
     let text = text(&mut more);
     if !text.is_empty() {
         frame.insert("text".into(), text.into());
     }
-    // `null` takes away what a server does not know.
     for (name, value) in more {
         match value {
+            // A way to take away what is there.
             Value::Null => drop(frame.shift_remove(&name)),
             value => drop(frame.insert(name, value)),
         }
     }
-    let mut body = Body::open(frame, "input", request);
-    for message in request.messages.iter() {
-        body.push(&message.wire(&target.dialect, |message| joined(&items(message, &target.provider.name))));
-    }
-    body.close()
+    frame.retain(|name, _| RESERVED.contains(&name.as_str()) || !omits(target, name));
+    frame
+}
+
+fn omits(target: &Target, name: &str) -> bool {
+    target.known.omit.iter().any(|omitted| omitted == name)
 }
 
 /// The same for all requests of an agent, and says nothing about its session.
@@ -114,11 +134,13 @@ fn text(more: &mut Map<String, Value>) -> Map<String, Value> {
 }
 
 /// A schema is enforced only when that is asked for; to leave `strict` out would mean yes.
-fn tool(tool: &ToolSchema) -> Value {
-    json!({
-        "type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters,
-        "strict": tool.strict.unwrap_or(false),
-    })
+fn tool(tool: &ToolSchema, strict: bool) -> Value {
+    let ToolSchema { name, description, parameters, .. } = tool;
+    let mut out = json!({ "type": "function", "name": name, "description": description, "parameters": parameters });
+    if strict {
+        out["strict"] = tool.strict.unwrap_or(false).into();
+    }
+    out
 }
 
 fn tool_choice(choice: &str) -> Value {
@@ -223,8 +245,6 @@ fn image(block: &ImageBlock) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::super::super::network::keep;
     use super::super::super::provider::{ModelConfig, ProviderConfig, ProviderKind};
     use super::super::super::support::{request, request_of};
@@ -347,10 +367,9 @@ mod tests {
         let mut request = (*request("p/m", vec![], if tools { &["t"] } else { &[] })).clone();
         request.sampling = Arc::new(serde_json::from_value(sampling).expect("a sampling"));
         let mut value: Value = serde_json::from_slice(&body(&target(known), &request)).expect("JSON");
-        let members = value.as_object_mut().expect("an object");
-        for usual in ["model", "stream", "store", "prompt_cache_key", "input"] {
-            members.shift_remove(usual);
-        }
+        let usual = json!({"model": "m", "stream": true, "store": false, "input": []});
+        let is_new = |name: &str, value: &Value| name != "prompt_cache_key" && usual.get(name) != Some(value);
+        value.as_object_mut().expect("an object").retain(|name, value| is_new(name, value));
         value
     }
 
