@@ -26,6 +26,7 @@ Commands (as the first argument):
   cache, cache list, clean, dir     The machine code that is kept, and cleaning it away
   session list, show ID, export ID  The sessions that were kept, one as a conversation, as events
   session requests ID               What the model was sent, rebuilt from the log
+  session cache ID                  Where the prefix of a prompt cache broke, and who broke it
   config check, schema, trust       Validate, describe and trust a `dsh.toml`
   doctor                            What this machine can enforce and which models are usable
   completions SHELL                 Shell completions
@@ -295,6 +296,17 @@ pub enum SessionCommand {
         /// Read on after bad lines, and report them
         #[arg(long)]
         salvage: bool,
+    },
+    /// Print of each request how much of it a prompt cache can have from the one before, where that ends and who ended it
+    Cache {
+        /// Which session
+        id: String,
+        /// Where it is.
+        #[command(flatten)]
+        place: SessionPlace,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = Shape::Text)]
+        output: Shape,
     },
     /// Print the requests that the model was sent, rebuilt from the log: each is the line that `--log-requests` wrote
     Requests {

@@ -53,6 +53,9 @@ pub async fn run(command: Command, environment: &Environment) -> Result<Code, St
         Command::Session(SessionCommand::Requests { id, place, which }) => {
             session::requests(&id, &place, &which, environment).await
         }
+        Command::Session(SessionCommand::Cache { id, place, output }) => {
+            session::cache(&id, &place, output, environment).await
+        }
         Command::Plugin(PluginCommand::Lock { options }) => lock::write(&options, environment),
         Command::Config(ConfigCommand::Check { file, config, locked, lock_file }) => {
             config::check(Options { config: file.or(config), locked, lock_file, ..Options::default() }, environment)
