@@ -226,3 +226,74 @@ fn bounded(command: &Command) -> Command {
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
+
+/// Aimock of CopilotKit: answers by fixtures, in the protocols of many providers.
+pub const AIMOCK: Package =
+    Package { registry: Registry::Npm, name: "aimock", requirements: &["@copilotkit/aimock@1.43.0"] };
+
+/// Starts it with `fixtures`, its own list of what to match and what to answer. Under `/__aimock/journal` it tells what it was asked.
+pub fn aimock(fixtures: &Value) -> Option<MockServer> {
+    let file = tempfile::Builder::new().suffix(".json").tempfile().expect("a temporary file");
+    let text = serde_json::json!({ "fixtures": fixtures }).to_string();
+    fs::write(file.path(), text).expect("the fixtures are written");
+    AIMOCK.start(|dir, port| {
+        let mut command = Command::new("node");
+        command.arg(dir.join("node_modules/@copilotkit/aimock/dist/cli.js"));
+        command.args(["--port", &port.to_string(), "--validate-on-load", "--strict", "--fixtures"]).arg(file.path());
+        command
+    })
+}
+
+/// LLMock of Julien Rabault: breaks connections and streams when it is told to, and judges what its client makes of that.
+pub const LLMOCK: Package = Package {
+    registry: Registry::Pip,
+    name: "llmock",
+    requirements: &[
+        "llmock==0.2.2",
+        "annotated-doc==0.0.7",
+        "annotated-types==0.8.0",
+        "anyio==4.16.0",
+        "certifi==2026.10.19.post1",
+        "click==8.5.1",
+        "fastapi==0.165.0",
+        "h11==0.16.0",
+        "httpcore==1.0.9",
+        "httptools==0.9.0",
+        "httpx==0.28.1",
+        "idna==3.20",
+        "markdown-it-py==4.3.0",
+        "mdurl==0.1.2",
+        "opentelemetry-api==1.45.2",
+        "pydantic==2.14.4",
+        "pydantic_core==2.50.5",
+        "Pygments==2.21.0",
+        "python-dotenv==1.2.4",
+        "python-multipart==0.0.34",
+        "PyYAML==6.0.4",
+        "rich==15.0.0",
+        "shellingham==1.5.4",
+        "starlette==1.10.0",
+        "typer==0.29.2",
+        "typing-inspection==0.4.5",
+        "typing_extensions==4.16.0",
+        "uvicorn==0.54.0",
+        "uvloop==0.23.0",
+        "watchfiles==1.3.0",
+        "websockets==17.4",
+    ],
+};
+
+/// Starts it with further options. `behaviors` are what it does with the next requests, in its own words; under `/_llmock/requests` it
+/// tells what it was asked, and under `/_llmock/verdict` what it thinks of it.
+pub fn llmock(options: &[&str], behaviors: &Value) -> Option<MockServer> {
+    let server = LLMOCK.start(|dir, port| {
+        let mut command = python(dir);
+        command.args(["-m", "llmock.cli", "serve", "--port", &port.to_string()]).args(options);
+        command
+    })?;
+    if behaviors.as_array().is_some_and(|list| !list.is_empty()) {
+        let told = server.post("/_llmock/scenario", &serde_json::json!({ "behaviors": behaviors }));
+        told.expect("it does what it is told");
+    }
+    Some(server)
+}
