@@ -2,20 +2,28 @@
 
 use dsh_seam::message::{Chunk, FinishReason, Usage};
 use dsh_seam::{Failure, ModelFailure};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::super::network::Decode;
 use super::super::network::blocks::Blocks;
 use super::super::network::error::{self, empty, malformed};
 use super::super::network::sse::Event;
+use super::super::network::{Decode, keep};
+use super::request::{KEPT_OF_CALLS, KEPT_OF_MESSAGES};
+use super::usage::{counted, timed};
+
+/// Members of an entry of `reasoning_details` or `thinking_blocks` that come in pieces.
+const PIECEMEAL: [&str; 4] = ["text", "summary", "data", "thinking"];
 
 /// What a stream has said so far.
-#[derive(Default)]
 pub(super) struct Decoder {
+    provider: String,
     blocks: Blocks,
     text: Option<u32>,
     reasoning: Option<u32>,
+    /// What must travel back with the reasoning.
+    kept: Map<String, Value>,
     calls: Vec<Call>,
+    refused: bool,
     /// Set by a `finish_reason`; sent as the last chunk, as the usage may still come.
     finish: Option<FinishReason>,
     usage: Option<Usage>,
@@ -29,6 +37,8 @@ struct Call {
     index: u32,
     id: String,
     named: bool,
+    /// What must travel back with it.
+    kept: Map<String, Value>,
 }
 
 impl Decode for Decoder {
@@ -66,7 +76,9 @@ impl Decode for Decoder {
     fn whole(&mut self, body: &[u8]) -> Result<(), ModelFailure> {
         let value = serde_json::from_slice(body)
             .map_err(|error| malformed(&format!("an answer that is not valid JSON: {error}")))?;
-        self.value(&value)
+        self.value(&value)?;
+        // A document that is whole says so by its form.
+        self.done()
     }
 
     fn end(&mut self) -> Result<(), ModelFailure> {
@@ -83,12 +95,28 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
+    /// For an answer of this provider.
+    pub fn new(provider: &str) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            blocks: Blocks::default(),
+            text: None,
+            reasoning: None,
+            kept: Map::new(),
+            calls: Vec::new(),
+            refused: false,
+            finish: None,
+            usage: None,
+            over: false,
+        }
+    }
+
     fn done(&mut self) -> Result<(), ModelFailure> {
         let reason = match self.finish.clone() {
             Some(reason) => reason,
             None if self.blocks.is_empty() => return Err(empty()),
             None => {
-                self.blocks.close_all();
+                self.close();
                 self.reason("stop")
             }
         };
@@ -101,54 +129,106 @@ impl Decoder {
         self.over = true;
     }
 
+    /// The provider says that the answer is whole.
+    fn close(&mut self) {
+        if let Some(index) = self.reasoning.filter(|_| !self.kept.is_empty()) {
+            self.blocks.keep(index, keep(&self.provider, std::mem::take(&mut self.kept)));
+        }
+        for call in self.calls.iter_mut().filter(|call| !call.kept.is_empty()) {
+            self.blocks.keep(call.index, keep(&self.provider, std::mem::take(&mut call.kept)));
+        }
+        self.blocks.close_all();
+    }
+
     fn value(&mut self, value: &Value) -> Result<(), ModelFailure> {
         if !value.is_object() {
             return Err(malformed("a piece that is not an object"));
         }
-        if value.get("error").is_some_and(|error| !error.is_null()) {
+        let is_error = |of: &Value| of.get("error").is_some_and(|error| !error.is_null());
+        if is_error(value) || value.get("object").is_some_and(|kind| kind == "error") {
             return Err(error::in_answer(value));
         }
         let choices = value.get("choices").and_then(Value::as_array);
         let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
-        if let Some(choice) = choices.and_then(|choices| choices.iter().find(first)) {
+        let choice = choices.and_then(|choices| choices.iter().find(first));
+        if let Some(choice) = choice {
+            if is_error(choice) {
+                return Err(error::in_answer(choice));
+            }
             self.choice(choice);
         }
-        let usage = value.get("usage").filter(|usage| usage.is_object()).map(usage);
-        if let Some(usage) = usage
-            && self.usage.replace(usage) != Some(usage)
-        {
+        self.count(value, choice);
+        Ok(())
+    }
+
+    /// Sends on what was counted, when that is something new.
+    fn count(&mut self, value: &Value, choice: Option<&Value>) {
+        // Beside the choices as a rule; Moonshot; Groq.
+        let places = [Some(value), choice, value.get("x_groq")];
+        let usage = places.into_iter().flatten().filter_map(|place| place.get("usage")).find(|usage| usage.is_object());
+        let timings = value.get("timings").filter(|timings| timings.is_object());
+        let usage = match (usage, timings) {
+            (Some(usage), timings) => counted(usage, timings),
+            // With each piece there may be those of the piece.
+            (None, Some(timings)) if self.finish.is_some() && self.usage.is_none() => timed(timings),
+            _ => return,
+        };
+        if self.usage.replace(usage) != Some(usage) {
             self.blocks.usage(usage);
         }
-        Ok(())
     }
 
     fn choice(&mut self, choice: &Value) {
         if self.finish.is_some() {
             return;
         }
-        if let Some(delta) = choice.get("delta").or_else(|| choice.get("message")).filter(|delta| delta.is_object()) {
+        let object = |name: &str| choice.get(name).filter(|delta| delta.is_object());
+        if let Some(delta) = object("delta").or_else(|| object("message")) {
             self.delta(delta);
         }
-        if let Some(word) = choice.get("finish_reason").and_then(Value::as_str) {
-            self.blocks.close_all();
+        // Some servers send an empty one with every piece.
+        if let Some(word) = choice.get("finish_reason").and_then(Value::as_str).filter(|word| !word.is_empty()) {
+            self.close();
             self.finish = Some(self.reason(word));
         }
     }
 
     fn delta(&mut self, delta: &Value) {
-        let thought =
-            ["reasoning_content", "reasoning"].iter().find_map(|name| delta.get(*name).and_then(Value::as_str));
+        let text = |name: &str| delta.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let thought = text("reasoning_content").or_else(|| text("reasoning"));
         self.add_reasoning(thought.unwrap_or_default());
+        for name in KEPT_OF_MESSAGES {
+            let entries = delta.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            self.keep_entries(name, entries, thought.is_none());
+        }
         match delta.get("content") {
             Some(Value::String(text)) => self.add_text(text),
-            Some(Value::Array(parts)) => parts
-                .iter()
-                .for_each(|part| self.add_text(part.get("text").and_then(Value::as_str).unwrap_or_default())),
+            Some(Value::Array(parts)) => parts.iter().for_each(|part| self.add_part(part)),
             _ => {}
         }
-        self.add_text(delta.get("refusal").and_then(Value::as_str).unwrap_or_default());
+        if let Some(refusal) = text("refusal") {
+            self.refused = true;
+            self.add_text(refusal);
+        }
         for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
             self.add_call(call);
+        }
+        // What calls were before there could be several.
+        if let Some(function) = delta.get("function_call").filter(|function| function.is_object()) {
+            self.add_call(&Value::Object(Map::from_iter([("function".to_owned(), function.clone())])));
+        }
+    }
+
+    /// Content in parts: text, or what Mistral calls `thinking`; others are passed over.
+    fn add_part(&mut self, part: &Value) {
+        let text = part.get("text").and_then(Value::as_str).unwrap_or_default();
+        match part.get("thinking") {
+            Some(Value::String(thought)) => self.add_reasoning(thought),
+            Some(Value::Array(parts)) => {
+                let texts = parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str));
+                texts.for_each(|text| self.add_reasoning(text));
+            }
+            _ => self.add_text(text),
         }
     }
 
@@ -161,8 +241,32 @@ impl Decoder {
 
     fn add_reasoning(&mut self, added: &str) {
         if !added.is_empty() {
-            let index = *self.reasoning.get_or_insert_with(|| self.blocks.open_reasoning());
+            let index = self.reasoning();
             self.blocks.add(index, added);
+        }
+    }
+
+    fn reasoning(&mut self) -> u32 {
+        *self.reasoning.get_or_insert_with(|| self.blocks.open_reasoning())
+    }
+
+    /// Keeps entries that must travel back. Their pieces are put together: of one entry where they follow each other with the same
+    /// `type` and `index`, and no signature has ended it.
+    fn keep_entries(&mut self, name: &str, entries: &[Value], shown: bool) {
+        for entry in entries.iter().filter_map(Value::as_object) {
+            self.reasoning();
+            if shown {
+                let text = |name: &&str| entry.get(*name).and_then(Value::as_str);
+                // `data` is for the provider alone.
+                let text = ["text", "summary", "thinking"].iter().find_map(text).unwrap_or_default();
+                self.add_reasoning(text);
+            }
+            let list = self.kept.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+            let Some(list) = list.as_array_mut() else { continue };
+            match list.last_mut().and_then(Value::as_object_mut).filter(|last| continues(last, entry)) {
+                Some(last) => join(last, entry),
+                None => list.push(Value::Object(entry.clone())),
+            }
         }
     }
 
@@ -178,7 +282,7 @@ impl Decoder {
         };
         let at = self.find_call(place, id, name).unwrap_or_else(|| {
             let index = self.blocks.open_call();
-            self.calls.push(Call { place, index, id: String::new(), named: false });
+            self.calls.push(Call { place, index, id: String::new(), named: false, kept: Map::new() });
             self.calls.len() - 1
         });
         let call = &mut self.calls[at];
@@ -186,6 +290,11 @@ impl Decoder {
             call.id = id.to_owned();
         }
         call.named |= !name.is_empty();
+        for name in KEPT_OF_CALLS {
+            if let Some(value) = piece.get(name).filter(|value| !value.is_null()) {
+                call.kept.insert(name.to_owned(), value.clone());
+            }
+        }
         self.blocks.call(call.index, id, name, &arguments);
     }
 
@@ -208,33 +317,42 @@ impl Decoder {
     }
 
     fn reason(&self, word: &str) -> FinishReason {
-        match word {
+        match word.to_ascii_lowercase().as_str() {
+            "stop" | "end_turn" | "eos_token" | "stop_sequence" if self.refused => FinishReason::Refused,
             // Some servers say `stop` although they call tools.
-            "stop" if self.blocks.has_calls() => FinishReason::ToolCalls,
-            "stop" => FinishReason::Stop,
-            "tool_calls" | "function_call" => FinishReason::ToolCalls,
-            "length" => FinishReason::MaxTokens,
-            "content_filter" => FinishReason::Refused,
+            "stop" | "end_turn" | "eos_token" | "stop_sequence" if self.blocks.has_calls() => FinishReason::ToolCalls,
+            "stop" | "end_turn" | "eos_token" | "stop_sequence" => FinishReason::Stop,
+            "tool_calls" | "tool_use" | "function_call" => FinishReason::ToolCalls,
+            "length" | "max_tokens" | "model_length" => FinishReason::MaxTokens,
+            "content_filter" | "safety" | "refusal" => FinishReason::Refused,
+            "abort" => FinishReason::Aborted,
+            "error" => FinishReason::Error(Failure::new("server", "the provider broke off and did not say why")),
             "insufficient_system_resource" => {
                 FinishReason::Error(Failure::new("server", "the provider broke off: it has not enough resources"))
             }
-            other => FinishReason::Other(other.to_owned()),
+            _ => FinishReason::Other(word.to_owned()),
         }
     }
 }
 
-/// Chat Completions counts inclusively; ours are disjoint.
-fn usage(value: &Value) -> Usage {
-    let count = |value: Option<&Value>| u32::try_from(value.and_then(Value::as_u64).unwrap_or(0)).unwrap_or(u32::MAX);
-    let detail = |of: &str, name: &str| count(value.get(of).and_then(|details| details.get(name)));
-    let cache_read = detail("prompt_tokens_details", "cached_tokens").max(count(value.get("prompt_cache_hit_tokens")));
-    let reasoning = detail("completion_tokens_details", "reasoning_tokens");
-    Usage {
-        input: count(value.get("prompt_tokens")).saturating_sub(cache_read),
-        output: count(value.get("completion_tokens")).saturating_sub(reasoning),
-        cache_read,
-        cache_write: 0,
-        reasoning,
+/// Whether an entry is more of the last one.
+fn continues(last: &Map<String, Value>, entry: &Map<String, Value>) -> bool {
+    let is = |name: &str, of: &Map<String, Value>| of.get(name).filter(|value| !value.is_null()).cloned();
+    let ended = is("signature", last).is_some_and(|signature| signature != "");
+    !ended && is("type", last) == is("type", entry) && is("index", last) == is("index", entry)
+}
+
+/// Adds a piece to an entry: what comes in pieces is put together, of everything else the last that says something holds.
+fn join(last: &mut Map<String, Value>, entry: &Map<String, Value>) {
+    for (name, value) in entry {
+        match (last.get_mut(name), value) {
+            (Some(Value::String(text)), Value::String(added)) if PIECEMEAL.contains(&name.as_str()) => {
+                text.push_str(added)
+            }
+            (Some(known), Value::Null) if !known.is_null() => {}
+            (Some(Value::String(known)), Value::String(added)) if added.is_empty() && !known.is_empty() => {}
+            _ => drop(last.insert(name.clone(), value.clone())),
+        }
     }
 }
 
@@ -244,7 +362,7 @@ mod tests {
     use serde_json::json;
 
     fn decode(events: &[Value]) -> Vec<String> {
-        let mut decoder = Decoder::default();
+        let mut decoder = Decoder::new("p");
         let mut result = Ok(());
         for data in events {
             let data = data.as_str().map(str::to_owned).unwrap_or_else(|| data.to_string());
@@ -364,10 +482,189 @@ mod tests {
             &["a t 123", done],
         );
         check(&[piece(None, None, Some("t"), "1"), piece(None, None, Some("u"), "2")], &[" t 1", " u 2", done]);
+        // The name last, the second call first.
+        check(&[piece(Some(0), None, None, "1"), piece(Some(0), Some("a"), Some("t"), "2")], &["a t 12", done]);
+        check(
+            &[
+                piece(Some(1), Some("b"), Some("u"), "2"),
+                piece(Some(0), Some("a"), Some("t"), "1"),
+                piece(Some(1), None, None, "3"),
+            ],
+            &["b u 23", "a t 1", done],
+        );
+        // Two calls with one id: the loop gives the second another one.
+        check(
+            &[piece(Some(0), Some("a"), Some("t"), "1"), piece(Some(1), Some("a"), Some("t"), "2")],
+            &["a t 1", "a t 2", done],
+        );
         // Arguments as an object.
         check(
             &[json!({"index": 0, "id": "a", "function": {"name": "t", "arguments": {"x": 1}}})],
             &["a t {'x':1}", done],
+        );
+    }
+
+    /// Whole blocks, counts and the end of an answer.
+    fn ends(events: &[Value]) -> Vec<Value> {
+        let read = |line: String| serde_json::from_str(&line).unwrap_or(Value::String(line));
+        let told = |value: &Value| {
+            !["block-start", "delta"].iter().any(|part| value["type"].as_str().is_some_and(|kind| kind.ends_with(part)))
+        };
+        decode(events)
+            .into_iter()
+            .map(read)
+            .filter(told)
+            .map(|value: Value| {
+                value.get("block").or(value.get("usage")).or(value.get("reason")).unwrap_or(&value).clone()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_is_null_empty_or_unknown_is_passed_over() {
+        let nothing = json!({
+            "id": null, "object": null, "created": null, "choices": null, "usage": null, "error": null, "new": {"a": [1]},
+        });
+        let nulls = json!({
+            "role": null, "content": null, "refusal": null, "reasoning_content": null, "reasoning": "", "tool_calls": null,
+            "function_call": null, "reasoning_details": null, "audio": {"data": "x"}, "images": [1],
+        });
+        let call = json!({"index": null, "id": null, "type": null, "function": null, "extra_content": null});
+        let more = json!({"index": null, "id": "a", "function": {"name": "t", "arguments": null, "new": 1}});
+        let parts =
+            json!([{"type": "text", "text": "b"}, {"type": "video", "url": "u"}, null, {"type": "text", "text": null}]);
+        let events = [
+            nothing,
+            json!({"choices": [{"index": null, "delta": null, "finish_reason": null, "logprobs": null}]}),
+            json!({"choices": [{"delta": null, "message": {"content": "a"}, "finish_reason": ""}]}),
+            delta(nulls),
+            delta(json!({"content": parts})),
+            delta(json!({"tool_calls": [null, call]})),
+            delta(json!({"tool_calls": [more]})),
+            json!({"choices": [{"index": 1, "delta": {"content": "another choice"}, "finish_reason": "length"}]}),
+            json!({"choices": [{"index": 1, "delta": {"content": "another choice"}}, {"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+            delta(json!({"content": "after the end"})),
+            json!({"choices": []}),
+        ];
+        assert_eq!(
+            ends(&events),
+            [
+                json!({"type": "text", "text": "ab"}),
+                json!({"type": "tool-call", "id": "a", "name": "t", "arguments": ""}),
+                json!("tool-calls"),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_must_travel_back_is_kept() {
+        let details = |entry: Value| delta(json!({"reasoning_details": [entry]}));
+        let signature = json!({"google": {"thought_signature": "s"}});
+        let events = [
+            details(json!({"type": "reasoning.text", "text": "a", "signature": null, "format": "f", "index": 0})),
+            details(json!({"type": "reasoning.text", "text": "b", "format": "f", "index": 0})),
+            details(json!({"type": "reasoning.text", "text": "", "signature": "s", "index": 0})),
+            details(json!({"type": "reasoning.text", "text": "c", "index": 0})),
+            details(json!({"type": "reasoning.encrypted", "data": "e", "id": "i", "index": 1})),
+            delta(
+                json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "t"}, "extra_content": signature}]}),
+            ),
+            delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]})),
+            finish("tool_calls"),
+        ];
+        let kept = json!([
+            {"type": "reasoning.text", "text": "ab", "signature": "s", "format": "f", "index": 0},
+            {"type": "reasoning.text", "text": "c", "index": 0},
+            {"type": "reasoning.encrypted", "data": "e", "id": "i", "index": 1},
+        ]);
+        assert_eq!(
+            ends(&events),
+            [
+                json!({"type": "reasoning", "text": "abc", "opaque": {"provider": "p", "reasoning_details": kept}}),
+                json!({"type": "tool-call", "id": "a", "name": "t", "arguments": "{}", "opaque": {"provider": "p", "extra_content": signature}}),
+                json!("tool-calls"),
+            ]
+        );
+        // Said twice, shown once.
+        let twice = json!({"reasoning": "a", "reasoning_details": [{"type": "reasoning.summary", "summary": "a"}]});
+        let opaque = json!({"provider": "p", "reasoning_details": [{"type": "reasoning.summary", "summary": "a"}]});
+        assert_eq!(
+            ends(&[delta(twice), finish("stop")]),
+            [json!({"type": "reasoning", "text": "a", "opaque": opaque}), json!("stop")]
+        );
+    }
+
+    #[test]
+    fn reasoning_has_many_names() {
+        let check = |events: Value| {
+            assert_eq!(
+                ends(&[delta(events.clone()), finish("stop")]),
+                [json!({"type": "reasoning", "text": "ab"}), json!({"type": "text", "text": "x"}), json!("stop")],
+                "{events}"
+            );
+        };
+        check(json!({"reasoning_content": "ab", "content": "x"}));
+        check(json!({"reasoning": "ab", "content": "x"}));
+        check(json!({"reasoning": "ab", "reasoning_content": "ab", "content": "x"}));
+        check(
+            json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, {"type": "text", "text": "x"}]}),
+        );
+        check(json!({"content": [{"type": "thinking", "thinking": "ab"}, {"type": "text", "text": "x"}]}));
+    }
+
+    #[test]
+    fn a_refusal_is_text_and_a_reason() {
+        let events = [delta(json!({"refusal": "I "})), delta(json!({"refusal": "won't"})), finish("stop")];
+        assert_eq!(ends(&events), [json!({"type": "text", "text": "I won't"}), json!("refused")]);
+    }
+
+    #[test]
+    fn counts_come_with_the_last_choice_or_behind_it_or_never() {
+        let counts = json!({"prompt_tokens": 3, "completion_tokens": 2});
+        let usage = json!({"input": 3, "output": 2, "cacheRead": 0, "cacheWrite": 0, "reasoning": 0});
+        let text = delta(json!({"content": "x"}));
+        let choice = json!({"index": 0, "delta": {}, "finish_reason": "stop"});
+        let check = |events: &[Value], counted: bool| {
+            let mut all = vec![text.clone()];
+            all.extend(events.iter().cloned());
+            let found = ends(&all);
+            let usages = found.iter().filter(|value| **value == usage).count();
+            assert_eq!((usages, found.last()), (usize::from(counted), Some(&json!("stop"))), "{events:?}");
+        };
+        check(&[json!({"choices": [choice], "usage": counts})], true);
+        check(&[finish("stop"), json!({"choices": [], "usage": counts}), json!("[DONE]")], true);
+        check(
+            &[json!({"choices": [choice], "usage": counts}), json!({"choices": [], "usage": counts}), json!("[DONE]")],
+            true,
+        );
+        check(&[finish("stop"), json!({"usage": counts})], true);
+        check(&[json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": counts}]})], true);
+        check(&[json!({"choices": [choice], "x_groq": {"id": "r", "usage": counts}})], true);
+        check(
+            &[
+                json!({"choices": [choice], "timings": {"prompt_n": 3, "predicted_n": 2}}),
+                json!({"choices": [], "usage": counts}),
+            ],
+            true,
+        );
+        check(&[json!({"choices": [choice], "usage": null}), json!("[DONE]")], false);
+        check(&[finish("stop")], false);
+    }
+
+    #[test]
+    fn a_document_is_whole_by_its_form() {
+        let whole = |body: Value| {
+            let mut decoder = Decoder::new("p");
+            let result = decoder.whole(body.to_string().as_bytes()).and_then(|()| decoder.end());
+            (decoder.take().len(), result.map_err(|failure| failure.code))
+        };
+        let message = json!({"role": "assistant", "content": "x"});
+        assert_eq!(whole(json!({"choices": [{"message": message, "finish_reason": "stop"}]})), (4, Ok(())));
+        assert_eq!(whole(json!({"choices": [{"message": message, "finish_reason": null}]})), (4, Ok(())));
+        assert_eq!(whole(json!({"choices": []})), (0, Err("empty-response".into())));
+        assert_eq!(
+            whole(json!({"choices": [{"error": {"message": "x", "code": 429}}]})),
+            (0, Err("rate-limit".into()))
         );
     }
 
@@ -381,7 +678,12 @@ mod tests {
         check("length", json!("max-tokens"));
         check("content_filter", json!("refused"));
         check("tool_calls", json!("tool-calls"));
-        check("eos", json!({"other": "eos"}));
+        check("STOP", json!("stop"));
+        check("end_turn", json!("stop"));
+        check("max_tokens", json!("max-tokens"));
+        check("abort", json!("aborted"));
+        check("error", json!({"error": {"code": "server", "message": "the provider broke off and did not say why"}}));
+        check("Eos", json!({"other": "Eos"}));
     }
 
     #[test]
@@ -408,24 +710,17 @@ mod tests {
             last(&[json!("{\"choices\":")]),
             "!malformed-response the provider sent a piece that is not valid JSON: EOF while parsing a value at line 1 column 11"
         );
+        assert_eq!(
+            last(&[json!({"object": "error", "message": "too long", "type": "BadRequestError", "code": 400})]),
+            "!invalid-request the provider failed: too long"
+        );
+        assert_eq!(
+            last(&[
+                json!({"choices": [{"delta": {"content": ""}, "finish_reason": "error", "error": {"code": 502, "message": "gone"}}]})
+            ]),
+            "!server the provider failed: gone"
+        );
         assert_eq!(last(&[json!([1])]), "!malformed-response the provider sent a piece that is not an object");
         assert_eq!(last(&[json!({"error": {"message": "busy", "code": 503}})]), "!server the provider failed: busy");
-    }
-
-    #[test]
-    fn usage_is_disjoint() {
-        let check = |value: Value, expect: [u32; 4]| {
-            let usage = usage(&value);
-            assert_eq!([usage.input, usage.output, usage.cache_read, usage.reasoning], expect, "{value}");
-        };
-        check(json!({"prompt_tokens": 5, "completion_tokens": 3}), [5, 3, 0, 0]);
-        check(
-            json!({"prompt_tokens": 5, "completion_tokens": 3, "prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 1}),
-            [1, 3, 4, 0],
-        );
-        check(
-            json!({"prompt_tokens": 5_000_000_000_u64, "completion_tokens": 1, "completion_tokens_details": {"reasoning_tokens": 9}}),
-            [u32::MAX, 0, 0, 9],
-        );
     }
 }

@@ -1,11 +1,13 @@
 //! Chat Completions: OpenAI, DeepSeek and every server that speaks the same.
 //!
-//! [`request`] writes the body, [`decode`] makes chunks of the answer.
+//! [`request`] writes the body from messages that [`written`] keeps, [`decode`] makes chunks of the answer, [`usage`] reads the counts.
 
 mod decode;
 mod request;
 #[cfg(test)]
 mod tests;
+mod usage;
+mod written;
 
 use dsh_seam::llm::ModelRequest;
 
@@ -19,11 +21,15 @@ impl Protocol for Chat {
         "chat/completions"
     }
 
+    fn reserved(&self) -> &'static [&'static str] {
+        &request::RESERVED
+    }
+
     fn body(&self, target: &Target, request: &ModelRequest) -> Vec<u8> {
         request::body(target, request)
     }
 
-    fn decoder(&self, _: &Target) -> Box<dyn Decode> {
-        Box::<decode::Decoder>::default()
+    fn decoder(&self, target: &Target) -> Box<dyn Decode> {
+        Box::new(decode::Decoder::new(&target.provider.name))
     }
 }

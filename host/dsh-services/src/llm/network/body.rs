@@ -15,14 +15,22 @@ pub(in super::super) struct Body(String);
 impl Body {
     /// Writes all members of `frame` and opens the list of messages under `name`.
     pub fn open(frame: Map<String, Value>, name: &str, request: &ModelRequest) -> Self {
+        let bytes: usize = request.messages.iter().map(|message| message.bytes as usize + ROOM_PER_MESSAGE).sum();
+        Self::sized(frame, None, name, request.system.len() + bytes + bytes / 8)
+    }
+
+    /// The same with a list of tools that is written already, and with room for that many bytes of messages.
+    pub fn sized(frame: Map<String, Value>, tools: Option<&str>, name: &str, room: usize) -> Self {
         let frame = Value::Object(frame).to_string();
         let open = frame.strip_suffix('}').expect("invariant: an object ends in a brace");
-        let bytes: usize = request.messages.iter().map(|message| message.bytes as usize + ROOM_PER_MESSAGE).sum();
-        let mut out = String::with_capacity(frame.len() + request.system.len() + bytes + bytes / 8);
+        let mut out = String::with_capacity(frame.len() + tools.map_or(0, str::len) + room + ROOM_PER_MESSAGE);
         out.push_str(open);
-        if !open.ends_with('{') {
-            out.push(',');
+        if let Some(tools) = tools {
+            comma(&mut out, '{');
+            out.push_str("\"tools\":");
+            out.push_str(tools);
         }
+        comma(&mut out, '{');
         out.push('"');
         out.push_str(name);
         out.push_str("\":[");
@@ -31,19 +39,36 @@ impl Body {
 
     /// One more element, or several with commas between them; nothing when it is empty.
     pub fn push(&mut self, written: &str) {
-        if written.is_empty() {
+        self.push_parts(&[written]);
+    }
+
+    /// The same from parts that follow each other.
+    pub fn push_parts(&mut self, parts: &[&str]) {
+        if parts.iter().all(|part| part.is_empty()) {
             return;
         }
-        if !self.0.ends_with('[') {
-            self.0.push(',');
+        comma(&mut self.0, '[');
+        for part in parts {
+            self.0.push_str(part);
         }
-        self.0.push_str(written);
+    }
+
+    /// What ends an element that was pushed in pieces, its beginning first.
+    pub fn shut(&mut self, end: &str) {
+        self.0.push_str(end);
     }
 
     /// The whole body.
     pub fn close(mut self) -> Vec<u8> {
         self.0.push_str("]}");
         self.0.into_bytes()
+    }
+}
+
+/// What stands between two members, unless the first one comes.
+fn comma(out: &mut String, open: char) {
+    if !out.ends_with(open) {
+        out.push(',');
     }
 }
 
