@@ -7,6 +7,7 @@ mod config;
 mod marker;
 mod plan;
 mod progress;
+mod refusal;
 mod summary;
 
 use config::{Budget, Config};
@@ -16,6 +17,7 @@ use dsh_sdk::{
 };
 use plan::{Outline, Plan};
 use progress::{Attempt, Progress};
+use refusal::{Outcome, Refused};
 
 /// How many outlines are read by one call to the host: large enough to be few calls, small enough for the limit on what crosses.
 const OUTLINES_AT_ONCE: u32 = 512;
@@ -23,6 +25,8 @@ const OUTLINES_AT_ONCE: u32 = 512;
 const OVERFLOW: &str = "context-window-exceeded";
 /// Where the last attempt that did not help is kept.
 const ATTEMPT_KEY: &str = "attempt";
+/// Where it is kept what the provider refused for its size.
+const REFUSED_KEY: &str = "refused";
 
 struct Compaction {
     budget: Budget,
@@ -43,28 +47,64 @@ impl RequestListener for Compaction {
         let trigger = self.budget.trigger(|| request.context_window());
         let tokens = request.estimated_tokens();
         if request.retry_of().is_some_and(|failed| failed.failure.code == OVERFLOW) {
-            // The provider counts more than the estimate: what is there now is too much, whatever the trigger.
-            self.compact(at, request, tokens, trigger.min(tokens).max(1))?;
-        } else if tokens >= trigger && self.is_worth_it(tokens, trigger)? {
-            self.compact(at, request, tokens, trigger)?;
+            self.compact_refused(at, request, tokens, trigger)?;
+        } else {
+            let trigger = trigger.min(settle(at, request)?.unwrap_or(trigger));
+            if tokens >= trigger && self.is_worth_it(tokens, trigger)? {
+                self.compact(at, request, tokens, trigger)?;
+            }
         }
         next.run()
     }
 }
 
 impl RequestErrorListener for Compaction {
-    /// When the provider refuses the request for its size, the same step is tried once more, compacted.
+    /// When the provider refuses the request for its size, it is tried again, compacted, as long as that may help.
     fn on_request_error(
         &self,
-        _at: Step,
+        at: Step,
         failed: &RequestFailure,
         next: &RequestErrorNext,
     ) -> Result<Recovery, Failure> {
-        if failed.failure.code == OVERFLOW && failed.attempt == 1 {
-            return Ok(Recovery::RetryAfterMs(0));
+        // A part of an answer that somebody has seen is not said a second time.
+        if failed.failure.code != OVERFLOW || next.streamed() {
+            return next.run();
         }
-        next.run()
+        let refused: Option<Refused> = state::get(REFUSED_KEY)?;
+        match refused.and_then(|refused| refused.hopeless(at)) {
+            None => Ok(Recovery::RetryAfterMs(0)),
+            Some(reason) => {
+                log!(
+                    Warn,
+                    "turn {} step {}: the request is too large, and no compaction helps: {reason}",
+                    at.turn,
+                    at.step
+                );
+                next.run()
+            }
+        }
     }
+}
+
+/// Before a first attempt: notes that a request was taken since the last compaction, and answers how large a request is refused, where
+/// that is known from a refusal.
+fn settle(at: Step, request: &LlmRequest) -> Result<Option<u32>, Failure> {
+    let Some(refused) = state::get::<Refused>(REFUSED_KEY)? else { return Ok(None) };
+    if !refused.is_of(request.model().as_deref()) {
+        state::remove(REFUSED_KEY)?;
+        return Ok(None);
+    }
+    let has_answer = |behind: u32| {
+        let outlines = outlines(request)?;
+        let lasting = outlines.iter().filter(|outline| !outline.is_edit);
+        Ok(lasting.skip(behind as usize).any(|outline| outline.is_assistant))
+    };
+    if !refused.is_unproven() || !refused.was_taken(at, has_answer)? {
+        return Ok(refused.limit());
+    }
+    let proven = refused.proven();
+    state::set(REFUSED_KEY, &proven)?;
+    Ok(proven.limit())
 }
 
 impl Compaction {
@@ -74,22 +114,51 @@ impl Compaction {
         Ok(earlier.is_none_or(|attempt| attempt.may_try_again(tokens, trigger)))
     }
 
+    /// Compacts what the provider refused. It counts more than the host estimates, or its window is smaller than is known: what is there
+    /// now is too much, whatever the trigger.
+    fn compact_refused(&self, at: Step, request: &LlmRequest, tokens: u32, trigger: u32) -> Result<(), Failure> {
+        let outlines = outlines(request)?;
+        let plan = plan::plan(&outlines, tokens, trigger.min(tokens).max(1), self.budget.keep_tokens());
+        let weight = outlines.iter().fold(0_u32, |sum, outline| sum.saturating_add(outline.tokens));
+        let fixed = tokens.saturating_sub(weight);
+        let done = match &plan {
+            Some(plan) => self.replace(at, request, plan)?,
+            None => false,
+        };
+        let after = request.estimated_tokens();
+        let mostly_fixed = fixed >= after / 2;
+        let outcome = match plan {
+            Some(plan) if done && after < tokens => {
+                let edits = outlines.iter().filter(|outline| outline.is_edit).count();
+                let lasting = outlines.len() - edits - plan.count() as usize + 1;
+                let messages = u32::try_from(lasting).expect("invariant: the host counts messages in 32 bits");
+                Outcome::Smaller { messages, mostly_fixed }
+            }
+            _ => Outcome::Stuck { mostly_fixed },
+        };
+        let before = state::get(REFUSED_KEY)?;
+        state::set(REFUSED_KEY, &Refused::after(before, request.model(), at, tokens, outcome))
+    }
+
+    /// Puts a message in the place of what goes; false when the host refused, which is said.
+    fn replace(&self, at: Step, request: &LlmRequest, plan: &Plan) -> Result<bool, Failure> {
+        let replacement = self.replacement(request, plan)?;
+        let done = request.compact(plan.start, plan.count(), &[replacement]);
+        if let Err(failure) = &done {
+            log!(Warn, "turn {} step {}: no compaction: {}", at.turn, at.step, failure.message);
+        }
+        Ok(done.is_ok())
+    }
+
     /// Compacts once, and remembers when it did not help.
     fn compact(&self, at: Step, request: &LlmRequest, tokens: u32, trigger: u32) -> Result<(), Failure> {
         let outlines = outlines(request)?;
         let Some(plan) = plan::plan(&outlines, tokens, trigger, self.budget.keep_tokens()) else {
             return Ok(());
         };
-        let replacement = self.replacement(request, &plan)?;
-        let done = request.compact(plan.start, plan.count(), &[replacement]);
-        let after = match &done {
-            Ok(()) => request.estimated_tokens(),
-            Err(failure) => {
-                log!(Warn, "turn {} step {}: no compaction: {}", at.turn, at.step, failure.message);
-                tokens
-            }
-        };
-        match progress::judge(done.is_ok(), after, trigger, plan.fixed_tokens) {
+        let done = self.replace(at, request, &plan)?;
+        let after = if done { request.estimated_tokens() } else { tokens };
+        match progress::judge(done, after, trigger, plan.fixed_tokens) {
             Progress::Enough => {
                 // A removal is an entry in the log: only where there is something to remove.
                 if !state::keys(ATTEMPT_KEY).is_empty() {
