@@ -2,15 +2,20 @@
 //!
 //! A protocol is a [`Protocol`] that writes the body of a request and a [`Decode`] that makes chunks of the answer; nothing else of it
 //! knows HTTP. `client` makes connections and knows the key, `answer` waits and reads, `sse` cuts bytes into events, `error` gives
-//! failures their codes, `blocks` keeps the blocks of an answer under way, `body` writes the messages.
+//! failures their codes, `blocks` keeps the blocks of an answer under way, `body` writes the messages, `tools` keeps the tools as they were written.
 
+mod advice;
 pub(super) mod answer;
 pub(super) mod blocks;
 pub(super) mod body;
 mod client;
 pub(super) mod error;
+pub(super) mod list;
+mod said;
 pub(super) mod sse;
 mod times;
+pub(super) mod tools;
+mod waits;
 
 use std::sync::Arc;
 
@@ -23,6 +28,7 @@ use serde_json::{Map, Value};
 use super::provider::{ModelConfig, ProviderConfig, ProviderKind, Secret};
 pub(super) use client::Provider;
 use sse::Event;
+use tools::WrittenTools;
 
 /// The member of `opaque` that says whose it is.
 const KEPT_FOR: &str = "provider";
@@ -37,6 +43,11 @@ pub(super) trait Protocol: Send + Sync {
     }
     /// Headers that every request has beside the usual ones.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+    /// Members of the request's body that nobody else can set: the adapter could not read the answer, or would send another
+    /// conversation.
+    fn reserved(&self) -> &'static [&'static str] {
         &[]
     }
     /// Fails when the request asks for what cannot be said in this protocol: better no answer than another one.
@@ -75,6 +86,8 @@ pub(super) struct Target {
     pub known: ModelConfig,
     /// The name under which messages are kept as they were written: nothing but this way of writing has it.
     pub dialect: Arc<str>,
+    /// The tools that were written last.
+    pub tools: Arc<WrittenTools>,
 }
 
 impl Target {
@@ -82,17 +95,16 @@ impl Target {
     pub fn new(provider: Arc<ProviderConfig>, model: &str) -> Self {
         let known = provider.model(model);
         let dialect = format!("{}/{}/{model}", provider.kind.as_str(), provider.name).into();
-        Self { provider, model: model.to_owned(), known, dialect }
+        Self { provider, model: model.to_owned(), known, dialect, tools: Arc::default() }
     }
 }
 
 /// The protocol of a kind of provider.
 pub(super) fn protocol(kind: ProviderKind) -> &'static dyn Protocol {
     match kind {
-        ProviderKind::OpenAi | ProviderKind::DeepSeek | ProviderKind::Compatible | ProviderKind::Anthropic => {
-            &super::chat::Chat
-        }
+        ProviderKind::OpenAi | ProviderKind::DeepSeek | ProviderKind::Compatible => &super::chat::Chat,
         ProviderKind::OpenAiResponses => &super::responses::Responses,
+        ProviderKind::Anthropic => &super::messages::Messages,
     }
 }
 
@@ -104,7 +116,8 @@ pub(super) struct NetworkModel {
 
 impl NetworkModel {
     pub fn new(provider: Arc<Provider>, model: &str) -> Self {
-        let target = Target::new(provider.config.clone(), model);
+        let tools = provider.tools.clone();
+        let target = Target { tools, ..Target::new(provider.config.clone(), model) };
         Self { provider, target }
     }
 }
@@ -115,7 +128,7 @@ impl Model for NetworkModel {
         let protocol = protocol(self.provider.config.kind);
         protocol.check(&self.target, &request)?;
         let body = protocol.body(&self.target, &request);
-        answer::stream(self.provider.clone(), body, protocol.decoder(&self.target)).await
+        answer::stream(self.provider.clone(), &self.target.model, body, protocol.decoder(&self.target)).await
     }
 }
 
