@@ -392,7 +392,7 @@ mod tests {
         );
         check(
             json!({"extra": {"top_p": 0.5, "stream": false, "input": [], "previous_response_id": "x", "store": true}}),
-            json!({"top_p": 0.5}),
+            json!({"store": true, "top_p": 0.5}),
         );
         check(
             json!({"extra": {"text": {"verbosity": "low"}, "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": true}}}}),
