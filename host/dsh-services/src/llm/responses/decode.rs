@@ -5,6 +5,7 @@
 //! or by both; servers differ in which of them they send, and in whether pieces come before the whole.
 
 use dsh_seam::ModelFailure;
+use dsh_seam::cost::Cost;
 use dsh_seam::message::{Chunk, FinishReason, Usage};
 use serde_json::{Map, Value};
 
@@ -431,6 +432,8 @@ fn usage(value: &Value) -> Usage {
         cache_read,
         cache_write,
         reasoning,
+        // OpenRouter's.
+        cost: value.get("cost").and_then(Value::as_f64).and_then(Cost::from_units),
         ..Usage::default()
     }
 }
@@ -728,6 +731,20 @@ mod tests {
                 TEXT,
                 "\"stop\""
             ]
+        );
+    }
+
+    #[test]
+    fn counts_are_disjoint() {
+        let check = |counts: Value, expect: &str| assert_eq!(json!(usage(&counts)).to_string(), expect, "{counts}");
+        check(json!({}), r#"{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"reasoning":0}"#);
+        check(
+            json!({"input_tokens": 5, "input_tokens_details": {"cached_tokens": 9}, "output_tokens": null, "output_tokens_details": null}),
+            r#"{"input":0,"output":0,"cacheRead":9,"cacheWrite":0,"reasoning":0}"#,
+        );
+        check(
+            json!({"input_tokens": 5000000000u64, "output_tokens": -1, "cost": 0.0125}),
+            r#"{"input":4294967295,"output":0,"cacheRead":0,"cacheWrite":0,"reasoning":0,"cost":0.0125}"#,
         );
     }
 
