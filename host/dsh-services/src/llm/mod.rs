@@ -9,6 +9,7 @@ mod echo;
 mod known;
 mod log;
 mod messages;
+mod meter;
 mod network;
 mod prices;
 mod provider;
@@ -25,23 +26,26 @@ use dsh_seam::draft::ModelCatalog;
 use dsh_seam::llm::{Llm, Model};
 use dsh_seam::{Failure, ModelFailure};
 
-pub use known::known_models_date;
+pub use known::known_models;
 pub use prices::Price;
 pub use provider::{
-    Authorities, Header, HeaderText, ModelConfig, ProviderConfig, ProviderKind, Proxy, ProxyUrl, Secret, SendReasoning,
-    SystemRole, TIME_OUT_MS, builtin_providers, check_base_url,
+    Authorities, Header, HeaderText, ModelConfig, PromptCache, ProviderConfig, ProviderKind, Proxy, ProxyUrl, Secret,
+    SendReasoning, SystemRole, TIME_OUT_MS, ThinkingForm, builtin_providers, check_base_url, check_header,
 };
 
-use network::{NetworkModel, Provider, Target};
+use crate::budget::RunBudget;
+use meter::{Meter, Metered, Uncounted};
+pub use network::list::Listed;
+use network::{NetworkModel, Provider};
 use script::Script;
 
 /// Where `--log-requests` and `--record` write.
 pub type Sink = Box<dyn std::io::Write + Send>;
 
-/// The body of a request to a provider of this kind, as its adapter sends it. For the benchmark.
-pub fn request_body(kind: ProviderKind, model: &str, request: &dsh_seam::llm::ModelRequest) -> Vec<u8> {
-    let target = Target::new(Arc::new(ProviderConfig::new(kind.as_str(), kind)), model);
-    network::protocol(kind).body(&target, request)
+/// Writes the bodies of requests to a model of a provider of this kind, as its adapter sends them. For the benchmark.
+pub fn bodies(kind: ProviderKind, model: &str) -> impl Fn(&dsh_seam::llm::ModelRequest) -> Vec<u8> {
+    let provider = Arc::new(Provider::new(ProviderConfig::new(kind.as_str(), kind)));
+    move |request| network::NetworkModel::new(provider.clone(), model).body(request)
 }
 
 /// Names this near are offered.
@@ -56,6 +60,8 @@ pub struct ModelsConfig {
     pub log_requests: Option<Sink>,
     /// Gets every answer, as a line of a script.
     pub record: Option<Sink>,
+    /// What the run may use; what its calls use is counted there.
+    pub budget: Arc<RunBudget>,
 }
 
 /// All models.
@@ -63,30 +69,44 @@ pub struct Models {
     providers: Vec<Arc<Provider>>,
     scripts: Mutex<HashMap<String, Arc<Script>>>,
     log_requests: Option<Arc<log::Lines>>,
-    record: Option<Arc<log::Lines>>,
+    record: Option<Arc<record::Recording>>,
+    budget: Arc<RunBudget>,
+    uncounted: Arc<Uncounted>,
 }
 
 impl Models {
     /// Nothing is opened or connected yet.
     pub fn new(config: ModelsConfig) -> Self {
         Self {
+            budget: config.budget,
+            uncounted: Arc::default(),
             providers: config.providers.into_iter().map(|provider| Arc::new(Provider::new(provider))).collect(),
             scripts: Mutex::default(),
             log_requests: config.log_requests.map(|sink| Arc::new(log::Lines::new("--log-requests", sink))),
-            record: config.record.map(|sink| Arc::new(log::Lines::new("--record", sink))),
+            record: config.record.map(|sink| Arc::new(record::Recording::new(log::Lines::new("--record", sink)))),
         }
     }
 
     /// Whether a request to this model could be made: the provider is known (else `no-adapter`, with the nearest name), its key is
     /// there (else `auth`, with the variable's name), the script can be read and every line of it parses (else `invalid-script`,
-    /// with the line's number).
+    /// with the line's number), and the price is known where money is limited (else `no-price`).
     pub fn check(&self, name: &str) -> Result<(), ModelFailure> {
         self.find(name).map(drop)
+    }
+
+    /// What the run may use.
+    pub fn budget(&self) -> Arc<RunBudget> {
+        self.budget.clone()
     }
 
     /// Whether the model is reached over a network, so that trying again can help.
     pub fn is_network(&self, name: &str) -> bool {
         self.provider(name).is_some()
+    }
+
+    /// Why the file of `--record` is not whole; none when it is.
+    pub fn record_problem(&self) -> Option<String> {
+        self.record.as_ref().and_then(|recording| recording.problem())
     }
 
     fn provider(&self, name: &str) -> Option<(&Arc<Provider>, String)> {
@@ -111,10 +131,36 @@ impl Models {
             }
             Some((provider, model)) => {
                 provider.check()?;
+                self.check_price(provider, &model)?;
                 Ok(Arc::new(NetworkModel::new(provider.clone(), &model)))
             }
             None => Err(self.unknown(name)),
         }
+    }
+
+    /// Money cannot be limited where nobody knows what a model costs.
+    fn check_price(&self, provider: &Provider, model: &str) -> Result<(), ModelFailure> {
+        if self.budget.limits().cost.is_none() || provider.config.model(model).price.is_some() {
+            return Ok(());
+        }
+        let name = provider.name();
+        Err(ModelFailure::new(
+            "no-price",
+            format!(
+                "`--max-cost` needs the price of the model `{name}/{model}`, which is unknown: set `price` in `[providers.{name}.models.\"{model}\"]` of a `dsh.toml`"
+            ),
+        ))
+    }
+
+    /// What calls of a model are measured with; none when nobody wants to know.
+    fn meter(&self, name: &str) -> Option<Meter> {
+        let network = self.provider(name);
+        let price = network.as_ref().and_then(|(provider, model)| provider.config.model(model).price);
+        (price.is_some() || self.budget.counts()).then(|| Meter {
+            price,
+            budget: self.budget.clone(),
+            uncounted: network.map(|_| self.uncounted.clone()),
+        })
     }
 
     fn script(&self, reference: &str) -> Result<Arc<Script>, ModelFailure> {
@@ -147,7 +193,10 @@ impl ModelCatalog for Models {
     fn check_for_plugin(&self, model: &str) -> Result<(), Failure> {
         let usable = |provider: &&Arc<Provider>| provider.check().is_ok();
         match self.provider(model) {
-            Some((provider, name)) if !name.is_empty() && usable(&provider) => Ok(()),
+            Some((provider, name)) if !name.is_empty() && usable(&provider) => {
+                let priced = self.check_price(provider, &name);
+                priced.map_err(|failure| Failure::invalid_argument(failure.message))
+            }
             _ => {
                 let there: Vec<String> =
                     self.providers.iter().filter(usable).map(|provider| format!("`{}/…`", provider.name())).collect();
@@ -180,8 +229,11 @@ impl ModelCatalog for Models {
 impl Llm for Models {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelFailure> {
         let mut model = self.find(name)?;
-        if let Some(lines) = &self.record {
-            model = Arc::new(record::Recorded::new(model, lines.clone()));
+        if let Some(meter) = self.meter(name) {
+            model = Arc::new(Metered::new(model, meter));
+        }
+        if let Some(recording) = &self.record {
+            model = Arc::new(record::Recorded::new(model, recording.clone(), self.is_network(name)));
         }
         if let Some(lines) = &self.log_requests {
             model = Arc::new(log::Logged::new(model, lines.clone()));

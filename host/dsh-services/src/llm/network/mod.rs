@@ -120,6 +120,11 @@ impl NetworkModel {
         let target = Target { tools, ..Target::new(provider.config.clone(), model) };
         Self { provider, target }
     }
+
+    /// The body of a request.
+    pub fn body(&self, request: &ModelRequest) -> Vec<u8> {
+        protocol(self.provider.config.kind).body(&self.target, request)
+    }
 }
 
 #[async_trait]
@@ -127,7 +132,7 @@ impl Model for NetworkModel {
     async fn stream(&self, request: Arc<ModelRequest>) -> Result<ChunkStream, ModelFailure> {
         let protocol = protocol(self.provider.config.kind);
         protocol.check(&self.target, &request)?;
-        let body = protocol.body(&self.target, &request);
+        let body = self.body(&request);
         answer::stream(self.provider.clone(), &self.target.model, body, protocol.decoder(&self.target)).await
     }
 }

@@ -1,0 +1,62 @@
+//! The table of known models: windows, outputs and prices of what the makers of models sell themselves.
+//!
+//! It is data, with the day on which it was looked up and where: `known_models.json`. What is not in it is unknown, and the
+//! configuration wins over it.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::prices::Price;
+use super::provider::ProviderKind;
+
+/// The table.
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("known_models.json")).expect("invariant: a test reads the table")
+});
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Table {
+    looked_up: String,
+    makers: Vec<Maker>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Maker {
+    /// The kinds of providers by which its models are reached.
+    kinds: Vec<String>,
+    /// Where it says so in public.
+    sources: Vec<String>,
+    models: Vec<Known>,
+}
+
+/// A model of the table.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Known {
+    pub name: String,
+    /// Other names of exactly this model.
+    #[serde(default)]
+    pub also: Vec<String>,
+    pub context_window: u32,
+    pub max_output_tokens: u32,
+    pub price: Price,
+}
+
+/// The day on which the table was looked up, as `2026-11-30`, and where.
+pub fn known_models() -> (&'static str, impl Iterator<Item = &'static str>) {
+    (&TABLE.looked_up, TABLE.makers.iter().flat_map(|maker| &maker.sources).map(String::as_str))
+}
+
+/// The models of a kind of provider.
+pub(super) fn of_kind(kind: ProviderKind) -> impl Iterator<Item = &'static Known> {
+    let makers = TABLE.makers.iter().filter(move |maker| maker.kinds.iter().any(|known| known == kind.as_str()));
+    makers.flat_map(|maker| &maker.models)
+}
+
+/// A model by one of its names.
+pub(super) fn find(kind: ProviderKind, name: &str) -> Option<&'static Known> {
+    of_kind(kind).find(|known| known.name == name || known.also.iter().any(|also| also == name))
+}
