@@ -11,7 +11,7 @@ use dsh_seam::ids::AgentId;
 use dsh_seam::llm::{ChunkStream, Model, ModelRequest};
 use dsh_seam::message::{BlockType, Chunk, ContentBlock, FinishReason, ToolCall};
 use dsh_seam::plugin::{Attached, EventSink, Plugin};
-use dsh_seam::services::{Services, SystemClock};
+use dsh_seam::services::{NoBudget, Services, SystemClock};
 use dsh_seam::session::Sessions;
 use dsh_seam::tools::{Annotations, Outcome, Processes, ToolContext, ToolDefinition, ToolProvider};
 use dsh_services::agents::AgentRegistry;
@@ -165,6 +165,7 @@ pub fn services_with_latency(
         processes,
         events,
         clock: Arc::new(SystemClock),
+        budget: Arc::new(NoBudget),
     }
 }
 

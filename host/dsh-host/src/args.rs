@@ -8,6 +8,8 @@ use dsh_seam::StepRef;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::budget::{MaxCost, MaxTime};
+
 /// What the command line asks for.
 #[derive(Debug)]
 pub enum Request {
@@ -28,6 +30,7 @@ Commands (as the first argument):
   session requests ID               What the model was sent, rebuilt from the log
   session cache ID                  Where the prefix of a prompt cache broke, and who broke it
   config check, schema, trust       Validate, describe and trust a `dsh.toml`
+  models [PROVIDER] [--ask]         Which providers are usable, their models, windows and prices
   doctor                            What this machine can enforce and which models are usable
   completions SHELL                 Shell completions
 
@@ -110,6 +113,8 @@ pub enum Command {
     /// Look at a configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// List the providers of models: which are usable, what is missing, and what is known of their models
+    Models(ModelsCommand),
     /// Say what this machine can enforce and which models are usable
     Doctor {
         /// A `dsh.toml`
@@ -121,6 +126,25 @@ pub enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+}
+
+/// `models`.
+#[derive(Debug, Args)]
+pub struct ModelsCommand {
+    /// Only this provider; one that is unknown or not usable is exit 2
+    pub provider: Option<String>,
+    /// Ask the usable ones for their own lists of models, with the key; one that fails is exit 3
+    #[arg(long)]
+    pub ask: bool,
+    /// The address of PROVIDER, else of `compatible` [default: the provider's own]
+    #[arg(long, value_name = "URL")]
+    pub base_url: Option<String>,
+    /// A `dsh.toml`
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Shape::Text)]
+    pub output: Shape,
 }
 
 /// The commands about tools.
@@ -470,7 +494,7 @@ pub struct Options {
     /// Which agent gets the prompts [default: `main`, else the only one]
     #[arg(long, value_name = "ID")]
     pub agent: Option<String>,
-    /// `echo`, `script:FILE[#LINE]`, `openai/…`, `deepseek/…`, `compatible/…`, or a model of a configured provider [default: `echo`]
+    /// `echo`, `script:FILE[#LINE]`, `openai/…`, `anthropic/…`, `deepseek/…`, `compatible/…`, or a model of a configured provider [default: `echo`]
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub model: Option<String>,
     /// The address of the model's provider [default: the provider's own]
@@ -543,6 +567,15 @@ pub struct Conversation {
     /// Sub-agents that one turn may make, those of its sub-agents included; 0 is no limit [default: 16]
     #[arg(long, value_name = "N")]
     pub max_sub_agents: Option<u32>,
+    /// What the run may cost, in the currency of the price table; 0 is no limit [default: 0]
+    #[arg(long, value_name = "N")]
+    pub max_cost: Option<MaxCost>,
+    /// Tokens that the run may use, of every kind together; 0 is no limit [default: 0]
+    #[arg(long, value_name = "N")]
+    pub max_total_tokens: Option<u64>,
+    /// How long the run may take from its first turn on, in seconds, or as in `5m`; 0 is no limit [default: 0]
+    #[arg(long, value_name = "SECONDS")]
+    pub max_time: Option<MaxTime>,
     /// Take a plugin whose file changes into use at the next turn; one that cannot be loaded changes nothing
     #[arg(long)]
     pub watch: bool,

@@ -12,6 +12,7 @@ use dsh_seam::session::Sessions;
 use dsh_seam::tools::Approver;
 use dsh_services::agents::AgentRegistry;
 use dsh_services::approvals::ApprovalDesks;
+use dsh_services::budget::RunBudget;
 use dsh_services::llm::{Models, ModelsConfig, ProviderConfig, ProviderKind, Secret, Sink, builtin_providers};
 use dsh_services::processes::HostProcesses;
 use dsh_services::session::{FileSessions, MemorySessions, Unsaved};
@@ -37,21 +38,13 @@ use crate::resolve::{AgentPlan, Compiling, Plan, PluginPlan, Store};
 
 /// The models of a plan, each agent's checked.
 pub fn models(plan: &Plan, environment: &Environment) -> Result<Arc<Models>, Stop> {
-    let mut providers = builtin_providers(None, |name| environment.variable(name));
-    for configured in &plan.providers {
-        providers.retain(|known| known.name != configured.name);
-        providers.push(provider(&configured.name, &configured.entry, environment));
-    }
-    if let Some(base) = &plan.base_url
-        && let Some(provider) = providers.iter_mut().find(|known| known.name == base.provider)
-    {
-        provider.base_url = Some(base.url.clone());
-    }
+    let providers = plan.providers.iter().map(|plan| plan.config.clone()).collect();
     keep_scripts(plan)?;
     let models = Models::new(ModelsConfig {
         providers,
         log_requests: plan.log_requests.as_deref().map(replace).transpose()?,
         record: plan.record.as_deref().map(replace).transpose()?,
+        budget: Arc::new(RunBudget::new(plan.budget)),
     });
     for agent in &plan.agents {
         models.check(&agent.model).map_err(|failure| Stop::usage(failure.message))?;
@@ -79,29 +72,6 @@ fn keep_scripts(plan: &Plan) -> Result<(), Stop> {
         }
     }
     Ok(())
-}
-
-fn provider(name: &str, entry: &file::ProviderEntry, environment: &Environment) -> ProviderConfig {
-    let mut config = ProviderConfig::new(name, kind(entry.kind));
-    let variable = entry.api_key_env.as_ref().map(|variable| variable.get_ref().clone());
-    config.api_key = variable.as_deref().and_then(|variable| environment.variable(variable)).map(Secret::new);
-    config.key_variable = variable;
-    config.base_url = entry.base_url.clone().or(config.base_url);
-    config.connect_timeout_ms = entry.connect_timeout_ms.unwrap_or(config.connect_timeout_ms);
-    config.first_byte_timeout_ms = entry.first_byte_timeout_ms.unwrap_or(config.first_byte_timeout_ms);
-    config.idle_timeout_ms = entry.idle_timeout_ms.unwrap_or(config.idle_timeout_ms);
-    config.total_timeout_ms = entry.total_timeout_ms.unwrap_or(config.total_timeout_ms);
-    config
-}
-
-fn kind(kind: file::ProviderKind) -> ProviderKind {
-    match kind {
-        file::ProviderKind::OpenAi => ProviderKind::OpenAi,
-        file::ProviderKind::OpenAiResponses => ProviderKind::OpenAiResponses,
-        file::ProviderKind::Anthropic => ProviderKind::Anthropic,
-        file::ProviderKind::DeepSeek => ProviderKind::DeepSeek,
-        file::ProviderKind::Compatible => ProviderKind::Compatible,
-    }
 }
 
 fn replace(path: &Path) -> Result<Sink, Stop> {
@@ -136,6 +106,7 @@ pub fn sessions(store: &Store, workspace: &Path) -> Arc<dyn Sessions> {
 /// Everything that a loop is given.
 pub fn services(plan: &Plan, models: Arc<Models>, approver: Arc<dyn Approver>, events: Arc<dyn EventSink>) -> Services {
     let processes = Arc::new(HostProcesses::new(plan.workspace.clone()));
+    let budget = models.budget();
     Services {
         agents: Arc::new(AgentRegistry::new()),
         sessions: sessions(&plan.store, &plan.workspace),
@@ -147,6 +118,7 @@ pub fn services(plan: &Plan, models: Arc<Models>, approver: Arc<dyn Approver>, e
         processes,
         events,
         clock: Arc::new(SystemClock),
+        budget,
     }
 }
 

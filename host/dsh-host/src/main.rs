@@ -19,6 +19,7 @@
 mod added;
 mod approve;
 mod args;
+mod budget;
 mod commands;
 mod compose;
 mod config;

@@ -139,6 +139,9 @@ impl PluginContext for Context {
 
     async fn generate(&self, request: GenerateRequest) -> Result<GenerateResponse, Failure> {
         let core = self.core()?;
+        if let Some(over) = core.services.budget.used_up() {
+            return Err(Failure::new("limit", over.message));
+        }
         let model = match &request.model {
             Some(model) => {
                 core.services.llm.check_for_plugin(model)?;

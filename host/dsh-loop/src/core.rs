@@ -162,6 +162,19 @@ impl Core {
         schemas
     }
 
+    /// Whether the turn may begin anything more: it is not cancelled, and no budget of the run is used up.
+    pub(crate) fn may_go_on(&self, token: &TurnToken) -> Result<(), Stop> {
+        if token.token().is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
+        self.services.budget.used_up().map_or(Ok(()), |over| Err(Stop::out_of_budget(token, over)))
+    }
+
+    /// Whether what the turn did last was within the budgets of the run. What it did may have used up all of one, and nothing follows.
+    pub(crate) fn within_budget(&self, token: &TurnToken) -> Result<(), Stop> {
+        self.services.budget.exceeded().map_or(Ok(()), |over| Err(Stop::out_of_budget(token, over)))
+    }
+
     /// Awaits `work` for the open turn, unless its token is cancelled first; what is emitted meanwhile settles. After a cancellation,
     /// what the dropped work had begun in the log is done when this returns.
     pub(crate) async fn guarded<T>(&self, token: &TurnToken, work: impl Future<Output = T>) -> Result<T, Stop> {

@@ -60,9 +60,20 @@ impl Core {
 
     /// The rest of a turn that is open.
     async fn go_on(&self, turn: u32, token: &TurnToken) {
-        let end = self.steps(turn, token).await;
+        let end = self.in_time(token, self.steps(turn, token)).await;
         self.close_turn(turn, end).await;
         self.flush_turn().await;
+    }
+
+    /// Awaits the steps of a turn. When the time of the run is over before, the turn is cancelled and they are awaited as after an abort.
+    async fn in_time<T>(&self, token: &TurnToken, steps: impl Future<Output = T>) -> T {
+        let mut steps = std::pin::pin!(steps);
+        tokio::select! {
+            biased;
+            end = &mut steps => return end,
+            over = self.services.budget.time_is_up() => token.cancel(Cause::Budget(over)),
+        }
+        steps.await
     }
 
     /// Logs what was drained and opens the turn; none when the log is dead, or has refused all that there was to answer.
@@ -85,7 +96,9 @@ impl Core {
             let at = StepRef { turn, step: n };
             let last = max != 0 && n >= max;
             let done = self.step(at, last, head.take(), token).instrument(spans::step(at)).await?;
+            self.within_budget(token)?;
             let (decision, text) = self.continuation(at, &done, token).await?;
+            self.within_budget(token)?;
             let cut = done.finish == FinishReason::MaxTokens;
             let another_possible = !last && !cut;
             let steered = done.steered || self.inbox.has_steering();
@@ -96,7 +109,10 @@ impl Core {
                 Decision::Stop if another_possible && steered => None,
                 Decision::Stop if cut => return Ok(TurnReason::plain(ReasonKind::MaxTokens)),
                 Decision::Stop => return Ok(TurnReason::plain(ReasonKind::Completed)),
-                Decision::Proceed(_) if last => return Ok(TurnReason::plain(ReasonKind::MaxSteps)),
+                Decision::Proceed(_) if last => {
+                    self.may_go_on(token)?;
+                    return Ok(TurnReason::plain(ReasonKind::MaxSteps));
+                }
                 Decision::Proceed(_) => text,
             };
         }
@@ -181,12 +197,7 @@ impl Core {
             (Some((code, message)), _, _) => {
                 TurnReason { kind: ReasonKind::Error, reason: None, code: Some(code), message: Some(message) }
             }
-            (None, Some(Cause::Disposed(reason)), _) => {
-                TurnReason { reason: Some(reason), ..TurnReason::plain(ReasonKind::Disposed) }
-            }
-            (None, Some(Cause::Aborted(reason)), _) => {
-                TurnReason { reason: Some(reason), ..TurnReason::plain(ReasonKind::Aborted) }
-            }
+            (None, Some(cause), _) => cause.into_reason(),
             (None, None, Ok(reason)) => reason,
             (None, None, Err(_)) => TurnReason::plain(ReasonKind::Aborted),
         };

@@ -94,7 +94,7 @@ fn internal(core: &Core, message: String) -> ErrorEvent {
 
 /// Closes the turn that a driver has left open. `error` is what ended it, unless it was the dispose.
 async fn close_open(core: &Core, error: Option<&ErrorEvent>) {
-    let why = core.inbox.retire_token().map(|(Cause::Aborted(why) | Cause::Disposed(why))| why);
+    let why = core.inbox.retire_token().map(Cause::into_words);
     let reason = TurnReason { reason: why, ..TurnReason::plain(ReasonKind::Disposed) };
     let owed = repair::owed(&core.journal.state(), Cut::Driver { reason, error: error.cloned() });
     for event in owed {

@@ -10,6 +10,11 @@ use dsh_seam::view::{Frame, FrameHash, text_hash};
 use crate::options::Text;
 use crate::sync::Mutex;
 
+/// How many sections are told one by one, and how much of a name: a prompt has a handful with short names, and whatever a plugin gives, the
+/// log's line must stay small.
+const MAX_SECTIONS: usize = 32;
+const MAX_NAME_BYTES: usize = 100;
+
 /// The sampling of every request, and the hash of the last frame.
 pub(crate) struct Frames {
     pub(crate) sampling: Arc<Sampling>,
@@ -51,12 +56,7 @@ impl Frames {
         {
             return known.shared.clone();
         }
-        let section = |part: &PromptPart| PromptSection {
-            plugin: part.plugin.clone(),
-            name: part.name.clone(),
-            hash: text_hash(&assembled.text[part.place.clone()]),
-        };
-        let sections = assembled.parts.iter().map(section).collect();
+        let sections = sections(&assembled);
         let shared = Prompt { text: assembled.text.as_str().into(), sections };
         *last = Some(LastPrompt { assembled, shared: shared.clone() });
         shared
@@ -89,5 +89,64 @@ impl Frames {
             hash: hash.clone(),
         });
         hash
+    }
+}
+
+/// The sections of a prompt as they are logged. The last one stands for all that follow it.
+fn sections(assembled: &Assembled) -> Arc<[PromptSection]> {
+    let Some(end) = assembled.parts.last().map(|part| part.place.end) else { return [].into() };
+    let section = |(at, part): (usize, &PromptPart)| {
+        let text = part.place.start..if at + 1 == MAX_SECTIONS { end } else { part.place.end };
+        PromptSection {
+            plugin: part.plugin.clone(),
+            name: part.name[..part.name.floor_char_boundary(MAX_NAME_BYTES)].to_owned(),
+            hash: text_hash(&assembled.text[text]),
+        }
+    };
+    assembled.parts.iter().take(MAX_SECTIONS).enumerate().map(section).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dsh_seam::PluginName;
+
+    fn assembled(texts: &[String]) -> Assembled {
+        let mut assembled = Assembled::default();
+        for text in texts {
+            let start = assembled.text.len();
+            assembled.text.push_str(text);
+            let place = start..assembled.text.len();
+            assembled.parts.push(PromptPart {
+                plugin: PluginName::new("p").expect("valid"),
+                name: "ä".repeat(60),
+                place,
+            });
+        }
+        assembled
+    }
+
+    #[test]
+    fn a_prompt_is_made_once() {
+        let frames = Frames::new(Sampling::default());
+        let first = frames.prompt(assembled(&["a".into()]));
+        let again = frames.prompt(assembled(&["a".into()]));
+        assert!(Arc::ptr_eq(&first.text, &again.text) && Arc::ptr_eq(&first.sections, &again.sections));
+        let other = frames.prompt(assembled(&["b".into()]));
+        assert_ne!(first.sections, other.sections);
+        assert_eq!(&*other.text, "b");
+        // SHA-256 of `b`, with another implementation.
+        assert_eq!(other.sections[0].hash, "3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d");
+        assert_eq!(other.sections[0].name, "ä".repeat(50));
+    }
+
+    #[test]
+    fn many_sections_are_told_in_few_words() {
+        let texts: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+        let told = sections(&assembled(&texts));
+        assert_eq!(told.len(), MAX_SECTIONS);
+        assert_eq!(told[0].hash, text_hash("0"));
+        assert_eq!(told[MAX_SECTIONS - 1].hash, text_hash(&texts[MAX_SECTIONS - 1..].concat()));
+        assert!(sections(&assembled(&[])).is_empty());
     }
 }

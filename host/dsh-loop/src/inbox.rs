@@ -240,7 +240,7 @@ impl Inbox {
     fn drain_queued(&self, inner: &mut Inner) -> Option<Due> {
         match self.above.as_ref().and_then(|above| above.cause()) {
             None => {}
-            Some(Cause::Aborted(_)) => {
+            Some(Cause::Aborted(_) | Cause::Budget(_)) => {
                 self.drop_all(inner);
                 inner.owed = false;
             }

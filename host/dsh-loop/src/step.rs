@@ -57,9 +57,7 @@ impl Core {
         head: Option<Queued>,
         token: &TurnToken,
     ) -> Result<StepDone, Stop> {
-        if token.token().is_cancelled() {
-            return Err(Stop::Cancelled);
-        }
+        self.may_go_on(token)?;
         self.log_steering(at.turn, head).await?;
         if token.token().is_cancelled() {
             return Err(Stop::Cancelled);
@@ -183,6 +181,7 @@ impl Core {
             attempt.retry_of = Some(failed.clone());
             let about = FailedRequest { failed, model, streamed, codes: codes.clone(), waited: token.waited() };
             let wait = self.recover(at, about, token).await?;
+            self.may_go_on(token)?;
             self.guarded(token, tokio::time::sleep(wait)).await?;
             token.add_wait(wait);
             attempt.number += 1;
@@ -253,6 +252,7 @@ impl Core {
                 format!("the request was not sent, since every provider would refuse it: {parted}"),
             ));
         }
+        self.may_go_on(token)?;
         let hash = self.frames.hash(&model, &sampling, &system, &tools).request(&messages.chain());
         let (changed_system, changed_sections, changed_tools) = {
             let state = self.journal.state();

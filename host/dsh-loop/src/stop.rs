@@ -2,10 +2,12 @@
 
 use dsh_seam::failure::ModelFailure;
 use dsh_seam::ids::PluginName;
+use dsh_seam::services::OutOfBudget;
 use dsh_seam::waterfall::RunError;
 use tokio_util::sync::CancellationToken;
 
 use crate::journal::WRITE_FAILED;
+use crate::turn_token::{Cause, TurnToken};
 
 /// Why a turn cannot go on.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +29,12 @@ pub(crate) struct Fail {
 }
 
 impl Stop {
+    /// Nothing more of a turn goes on: a budget of the run is used up.
+    pub(crate) fn out_of_budget(token: &TurnToken, over: OutOfBudget) -> Self {
+        token.cancel(Cause::Budget(over));
+        Self::Cancelled
+    }
+
     pub(crate) fn fail(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Fail(Fail { code: code.into(), message: message.into(), plugin: None })
     }

@@ -4,18 +4,55 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use dsh_seam::event::{ReasonKind, TurnReason};
+use dsh_seam::services::OutOfBudget;
 use tokio_util::sync::CancellationToken;
 
 /// The reason of a dispose that came from a call outside of any turn, which has no reason of its own.
 const PARENT_DISPOSED: &str = "its parent was disposed";
 
-/// What ended a turn from outside.
+/// What ended a turn before its own end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
-    /// `abort` or `cancel`, with the first reason.
+    /// A budget of the run is used up.
+    Budget(OutOfBudget),
+    /// `abort` or `cancel`, with the first reason. It replaces a budget.
     Aborted(String),
-    /// `dispose`, which replaces an abort.
+    /// `dispose`, which replaces both.
     Disposed(String),
+}
+
+impl Cause {
+    /// A stronger cause replaces a weaker one; among equals the first stands.
+    fn is_stronger_than(&self, other: &Cause) -> bool {
+        let strength = |cause: &Cause| match cause {
+            Cause::Budget(_) => 0,
+            Cause::Aborted(_) => 1,
+            Cause::Disposed(_) => 2,
+        };
+        strength(self) > strength(other)
+    }
+
+    /// The sentence that says why.
+    pub(crate) fn into_words(self) -> String {
+        match self {
+            Cause::Budget(over) => over.message,
+            Cause::Aborted(reason) | Cause::Disposed(reason) => reason,
+        }
+    }
+
+    /// How a turn ends for it.
+    pub(crate) fn into_reason(self) -> TurnReason {
+        match self {
+            Cause::Budget(OutOfBudget { code, message }) => TurnReason {
+                code: Some(code.to_owned()),
+                message: Some(message),
+                ..TurnReason::plain(ReasonKind::Budget)
+            },
+            Cause::Aborted(reason) => TurnReason { reason: Some(reason), ..TurnReason::plain(ReasonKind::Aborted) },
+            Cause::Disposed(reason) => TurnReason { reason: Some(reason), ..TurnReason::plain(ReasonKind::Disposed) },
+        }
+    }
 }
 
 /// The cancellation of one turn, from its drain to just before `turn/end`.
@@ -55,19 +92,16 @@ impl TurnToken {
     pub fn cause(&self) -> Option<Cause> {
         let own = self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match (own, self.above.as_ref().and_then(|above| above.cause())) {
-            (own, None) => own,
-            (Some(own @ Cause::Disposed(_)), _) => Some(own),
-            (_, Some(above @ Cause::Disposed(_))) => Some(above),
+            (Some(own), Some(above)) if above.is_stronger_than(&own) => Some(above),
             (own, above) => own.or(above),
         }
     }
 
-    /// Cancels it. Of several aborts the first stands; a dispose replaces them.
+    /// Cancels it. The strongest cause stands, among equals the first.
     pub(crate) fn cancel(&self, cause: Cause) {
         let mut known = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&*known, &cause) {
-            (None, _) | (Some(Cause::Aborted(_)), Cause::Disposed(_)) => *known = Some(cause),
-            _ => {}
+        if known.as_ref().is_none_or(|known| cause.is_stronger_than(known)) {
+            *known = Some(cause);
         }
         drop(known);
         self.token.cancel();
@@ -111,6 +145,10 @@ mod tests {
         Cause::Disposed(reason.into())
     }
 
+    fn budget() -> Cause {
+        Cause::Budget(OutOfBudget { code: "max-cost", message: "too dear".into() })
+    }
+
     /// A turn, and a turn two generations below it.
     fn family() -> (Arc<TurnToken>, TurnToken) {
         let below = |turn: &Arc<TurnToken>| {
@@ -143,6 +181,23 @@ mod tests {
         assert_eq!(third.cause(), Some(disposed("bye")));
         third.cancel(disposed("its own"));
         assert_eq!(third.cause(), Some(disposed("its own")));
+    }
+
+    #[test]
+    fn a_budget_gives_way_to_an_abort_and_an_abort_to_a_dispose_whichever_came_first() {
+        let causes = [budget(), aborted("enough"), disposed("bye")];
+        for (weak, first) in causes.iter().enumerate() {
+            for (strong, second) in causes.iter().enumerate() {
+                let turn = TurnToken::default();
+                turn.cancel(first.clone());
+                turn.cancel(second.clone());
+                assert_eq!(turn.cause().as_ref(), Some(&causes[weak.max(strong)]), "{first:?}, {second:?}");
+                let (above, below) = family();
+                below.cancel(first.clone());
+                above.cancel(second.clone());
+                assert_eq!(below.cause().as_ref(), Some(&causes[weak.max(strong)]), "{first:?} under {second:?}");
+            }
+        }
     }
 
     #[test]

@@ -45,6 +45,12 @@ impl Cost {
         Self::from_parts(self.0.saturating_add(other.0))
     }
 
+    /// What is left of it, at least nothing.
+    #[must_use]
+    pub const fn minus(self, other: Cost) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
     /// What is known of both together.
     #[must_use]
     pub fn plus_known(one: Option<Cost>, other: Option<Cost>) -> Option<Cost> {

@@ -380,7 +380,7 @@ impl RequestDraft {
     }
 }
 
-fn tool_tokens(tool: &ToolSchema) -> u32 {
+pub(crate) fn tool_tokens(tool: &ToolSchema) -> u32 {
     // The schema's own text is not kept; its structure is a good enough measure and is read without making a string.
     fn size(value: &serde_json::Value) -> usize {
         match value {

@@ -54,7 +54,7 @@ pub enum ReasonKind {
     Aborted,
     /// Something failed.
     Error,
-    /// A plugin said that a budget ran out.
+    /// A budget ran out: the run's, which has a code, or one that a plugin keeps.
     Budget,
     /// The limit of steps was reached.
     MaxSteps,
@@ -75,7 +75,7 @@ pub struct TurnReason {
     /// The reason given to `abort` or `dispose`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The code of an error.
+    /// The code of an error, or which budget of the run it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// The sentence for a person.
@@ -264,8 +264,8 @@ payload! {
         /// The system prompt; in a session's first request and whenever it changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         system: Option<String>,
-        /// The plugins' sections in the system prompt as it was assembled, in their order; in a session's first request that has any
-        /// and whenever they changed.
+        /// The plugins' sections in the system prompt as it was assembled, in their order, at most 32, the last for all that follow it;
+        /// in a session's first request that has any and whenever they changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sections: Option<Arc<[PromptSection]>>,
         /// The tools; in a session's first request and whenever they changed.

@@ -7,11 +7,11 @@ use futures::stream::BoxStream;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::draft::ModelCatalog;
+use crate::draft::{ModelCatalog, tool_tokens};
 use crate::failure::ModelFailure;
 use crate::ids::{AgentId, PluginName, SessionId, StepRef};
 use crate::message::{Chunk, FinishReason, Message, ModelName, Sampling, ToolSchema, Usage};
-use crate::view::MessageList;
+use crate::view::{MessageList, estimate_tokens};
 
 /// Who wants a model call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +45,15 @@ pub struct ModelRequest {
     pub tools: Arc<[ToolSchema]>,
     /// How to answer.
     pub sampling: Arc<Sampling>,
+}
+
+impl ModelRequest {
+    /// The host's estimate of what goes in.
+    pub fn estimated_tokens(&self) -> u32 {
+        let tools: u64 = self.tools.iter().map(|tool| u64::from(tool_tokens(tool))).sum();
+        let tokens = self.messages.tokens() + tools + u64::from(estimate_tokens(self.system.len()));
+        u32::try_from(tokens).unwrap_or(u32::MAX)
+    }
 }
 
 impl Serialize for ModelRequest {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+
 use crate::ids::AgentId;
 use crate::llm::Llm;
 use crate::plugin::EventSink;
@@ -62,6 +64,43 @@ impl std::fmt::Debug for Registration {
     }
 }
 
+/// What a whole run may use: all its agents, their sub-agents and their plugins together.
+#[async_trait]
+pub trait Budget: Send + Sync {
+    /// What is used up, if anything is: nothing more may be begun. Looked at before each model request, so it is quick and never waits.
+    fn used_up(&self) -> Option<OutOfBudget>;
+    /// What is more than used up, if anything is: what was done last was too much already.
+    fn exceeded(&self) -> Option<OutOfBudget>;
+    /// Returns when the time of the run is over; never, when it has no end. The first call begins it. Cancel safe.
+    async fn time_is_up(&self) -> OutOfBudget;
+}
+
+/// A budget that ran out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutOfBudget {
+    /// Which: `max-cost`, `max-total-tokens` or `max-time`.
+    pub code: &'static str,
+    /// One sentence for a person.
+    pub message: String,
+}
+
+/// Everything may be used.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoBudget;
+
+#[async_trait]
+impl Budget for NoBudget {
+    fn used_up(&self) -> Option<OutOfBudget> {
+        None
+    }
+    fn exceeded(&self) -> Option<OutOfBudget> {
+        None
+    }
+    async fn time_is_up(&self) -> OutOfBudget {
+        std::future::pending().await
+    }
+}
+
 /// What an agent loop is given. Cloning shares everything.
 #[derive(Clone)]
 pub struct Services {
@@ -85,6 +124,8 @@ pub struct Services {
     pub events: Arc<dyn EventSink>,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// What may be used.
+    pub budget: Arc<dyn Budget>,
 }
 
 /// Makes the approvals of one agent.

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::limits::LimitsEntry;
+use super::providers::ProviderEntry;
 use crate::args::{Approve, Durability, Input, Output};
+use crate::budget::{MaxCost, MaxTime};
 use crate::exit::Stop;
 use crate::names;
 
@@ -37,6 +39,12 @@ pub struct ConfigFile {
     pub max_turns: Option<u32>,
     /// Sub-agents that one turn may make, those of its sub-agents included; 0 is no limit. Default: 16.
     pub max_sub_agents: Option<u32>,
+    /// What a run may cost, in the currency of the price table; 0 is no limit. Default: 0.
+    pub max_cost: Option<MaxCost>,
+    /// Tokens that a run may use, of every kind together; 0 is no limit. Default: 0.
+    pub max_total_tokens: Option<u64>,
+    /// How long a run may take from its first turn on: seconds, or a text like `5m`; 0 is no limit. Default: 0.
+    pub max_time: Option<MaxTime>,
     /// Take a plugin whose file changes into use at the next turn.
     pub watch: Option<bool>,
     /// What `ask` becomes. Default: `ask`.
@@ -155,46 +163,6 @@ pub enum OnFailure {
     Closed,
     /// The run goes on without it.
     Open,
-}
-
-/// A provider of models.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ProviderEntry {
-    /// What it speaks.
-    pub kind: ProviderKind,
-    /// Where it is. Default: the kind's own; `compatible` needs one.
-    pub base_url: Option<String>,
-    /// The variable that holds its key. Default: it needs none.
-    #[schemars(with = "Option<String>")]
-    pub api_key_env: Option<Spanned<String>>,
-    /// For the connection. Default: 10,000.
-    pub connect_timeout_ms: Option<u64>,
-    /// Until the first byte of the answer. Default: 120,000.
-    pub first_byte_timeout_ms: Option<u64>,
-    /// Between two pieces of a stream. Default: 60,000.
-    pub idle_timeout_ms: Option<u64>,
-    /// For the whole answer. Default: 3,600,000.
-    pub total_timeout_ms: Option<u64>,
-}
-
-/// What a provider speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ProviderKind {
-    /// Chat Completions of OpenAI.
-    #[serde(rename = "openai")]
-    OpenAi,
-    /// Responses of OpenAI.
-    #[serde(rename = "openai-responses")]
-    OpenAiResponses,
-    /// Messages of Anthropic.
-    Anthropic,
-    /// DeepSeek.
-    #[serde(rename = "deepseek")]
-    DeepSeek,
-    /// Chat Completions of anybody.
-    Compatible,
 }
 
 /// A configuration with its text, so that every message can say where.

@@ -7,6 +7,7 @@ mod compiling;
 mod limits;
 mod locking;
 mod plugins;
+pub mod providers;
 #[cfg(test)]
 mod tests;
 
@@ -14,11 +15,14 @@ use std::path::{Path, PathBuf};
 
 use dsh_loop::SessionChoice;
 use dsh_seam::{AgentId, FailureMode, PluginName, Seam, SessionId};
+use dsh_services::llm::ProviderConfig;
+use dsh_services::budget::BudgetLimits;
 use dsh_wasm::{Grant, Limits};
 
 pub use compiling::Compiling;
 
 use crate::args::{Approve, Conversation, Durability, Input, Mistaken, Options, Output, Run};
+use crate::budget;
 use crate::config::{self, Loaded};
 use crate::env::Environment;
 use crate::exit::Stop;
@@ -40,10 +44,8 @@ pub struct Plan {
     pub lock: LockPlan,
     /// What compiling the plugins may use.
     pub compiling: Compiling,
-    /// The configured providers.
+    /// The providers, the built-in ones and those of the configuration, each at its address.
     pub providers: Vec<ProviderPlan>,
-    /// Where the prompted agent's provider is, and `compatible`.
-    pub base_url: Option<BaseUrl>,
     /// Where sessions are kept.
     pub store: Store,
     /// Which session the prompted agent goes on with.
@@ -64,6 +66,8 @@ pub struct Plan {
     pub max_turns: u32,
     /// Sub-agents that one turn may make; 0 is no limit.
     pub max_sub_agents: u32,
+    /// What the run may use.
+    pub budget: BudgetLimits,
     /// Whether plugins whose files change are taken into use.
     pub watch: bool,
     /// Where the model's answers go.
@@ -125,13 +129,13 @@ pub struct PluginPlan {
     pub limits: Limits,
 }
 
-/// One configured provider.
+/// One provider.
 #[derive(Debug, Clone)]
 pub struct ProviderPlan {
-    /// Its name.
-    pub name: String,
-    /// What it speaks and how long it may take.
-    pub entry: config::file::ProviderEntry,
+    /// All that is known of it, with its key where that is set.
+    pub config: ProviderConfig,
+    /// Whether the configuration has it.
+    pub is_configured: bool,
 }
 
 /// An address that replaces a provider's own.
@@ -243,7 +247,7 @@ fn looked_at(options: &Options, config: Option<&Loaded>, environment: &Environme
     let options = Options { no_save: true, ..options.clone() };
     let scope = Scope { options: &options, config, environment };
     let plugins = plugins::listed(&scope)?;
-    let providers = agents::providers(&scope)?;
+    let providers = providers::resolve(&scope)?;
     agents::check_models(&scope, &providers)?;
     assemble(&scope, &Conversation::default(), plugins, providers, agents::Keys::NotNeeded)
 }
@@ -256,7 +260,7 @@ fn resolve(
 ) -> Result<Plan, Stop> {
     let scope = Scope { options, config, environment };
     let plugins = plugins::listed(&scope)?;
-    let providers = agents::providers(&scope)?;
+    let providers = providers::resolve(&scope)?;
     assemble(&scope, conversation, plugins, providers, agents::Keys::Needed)
 }
 
@@ -264,14 +268,15 @@ fn assemble(
     scope: &Scope<'_>,
     conversation: &Conversation,
     mut plugins: Vec<PluginPlan>,
-    providers: Vec<ProviderPlan>,
+    mut providers: Vec<ProviderPlan>,
     keys: agents::Keys,
 ) -> Result<Plan, Stop> {
     let options = scope.options;
     let mut notices = Vec::new();
     let (agents, prompted) = agents::resolve(scope, conversation, &mut notices)?;
     let base_url = agents::base_url(scope, &agents[prompted], &providers);
-    agents::check_providers(scope, &agents, &providers, base_url.as_ref(), keys)?;
+    providers::lead(&mut providers, base_url.as_ref())?;
+    agents::check_providers(&agents, &providers, keys)?;
     let added = plugins::add_defaults(scope, &agents, &mut plugins, &mut notices);
     plugins::apply_options(scope, &mut plugins)?;
     plugins::check_grants(scope, &plugins, &providers)?;
@@ -281,7 +286,6 @@ fn assemble(
         prompted,
         plugins,
         lock: locking::resolve(scope, added),
-        base_url,
         compiling: Compiling::new(&options.compiling, scope.config.map(|config| &config.file)),
         providers,
         store: store(scope)?,
@@ -297,6 +301,11 @@ fn assemble(
             .max_sub_agents
             .or(scope.key(|file| file.max_sub_agents))
             .unwrap_or(dsh_loop::DEFAULT_MAX_SUB_AGENTS),
+        budget: budget::limits(
+            conversation.max_cost.or(scope.key(|file| file.max_cost)),
+            conversation.max_total_tokens.or(scope.key(|file| file.max_total_tokens)),
+            conversation.max_time.or(scope.key(|file| file.max_time)),
+        ),
         watch: conversation.watch || scope.key(|file| file.watch).unwrap_or(false),
         record: scope.path(options.record.as_ref(), |config| config.file.record.as_ref()),
         log_requests: scope.path(options.log_requests.as_ref(), |config| config.file.log_requests.as_ref()),

@@ -265,6 +265,7 @@ impl Running {
             self.watch.earn(Code::Interrupted);
         }
         self.watch.explain();
+        self.watch.say_usage();
         self.watch.ledger().code()
     }
 

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::chat::PROMPT;
 use crate::approve::InputApprover;
+use crate::budget;
 use crate::diagnostics;
 use crate::exit::{self, Code, Ledger};
 use crate::hash::short;
@@ -95,6 +96,14 @@ impl Watch {
             && let Some(why) = ledger.untold(ledger.code())
         {
             diagnostics::complain(why);
+        }
+    }
+
+    /// Says what the run used, with `-v`.
+    pub fn say_usage(&self) {
+        let usage = self.ledger().result().usage;
+        if usage.tokens() > 0 || usage.cost.is_some() {
+            tracing::info!("the run used {}", budget::in_words(&usage));
         }
     }
 

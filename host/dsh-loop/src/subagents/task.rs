@@ -125,16 +125,13 @@ impl ChildTask {
             // Its children are disposed before its own turn is cancelled, which must not go on with what has come of the call.
             self.parent.life.cancelled().await;
         }
-        if let Some(Cause::Aborted(_)) = self.above.cause() {
+        if let Some(Cause::Aborted(_) | Cause::Budget(_)) = self.above.cause() {
             tokio::select! {
                 biased;
                 () = child.idle() => {}
                 () = sleep(self.parent.options.deadlines.dispose) => {}
             }
         }
-        match self.above.cause() {
-            Some(Cause::Aborted(reason) | Cause::Disposed(reason)) => reason,
-            None => CALL_ENDED.to_owned(),
-        }
+        self.above.cause().map_or_else(|| CALL_ENDED.to_owned(), Cause::into_words)
     }
 }

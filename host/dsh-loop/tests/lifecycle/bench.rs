@@ -10,7 +10,7 @@ use dsh_seam::failure::{FailureKind, FailureMode, PluginError, Seam};
 use dsh_seam::ids::{AgentId, PluginName};
 use dsh_seam::message::{ContentBlock, ResultBlock, ToolCall};
 use dsh_seam::plugin::{Attached, Plugin};
-use dsh_seam::services::{Agents, Services};
+use dsh_seam::services::{Agents, Budget, NoBudget, Services};
 use dsh_seam::session::{Flush, FlushError, Observer, OpenSession, Sessions};
 use dsh_seam::tools::{Annotations, Approver, Outcome, ToolContext, ToolDefinition, ToolProvider};
 use dsh_seam::waterfall::{Listener, Next, RunContext, RunError, Waterfall};
@@ -145,6 +145,7 @@ pub struct Bench {
     plugins: Vec<Arc<dyn Plugin>>,
     pub options: AgentOptions,
     pub approver: Arc<dyn Approver>,
+    pub budget: Arc<dyn Budget>,
 }
 
 impl Bench {
@@ -162,6 +163,7 @@ impl Bench {
             plugins: vec![tools],
             options: AgentOptions { model: Some("script".into()), workspace: "/w".into(), ..AgentOptions::default() },
             approver: Arc::new(HeadlessApprover),
+            budget: Arc::new(NoBudget),
         }
     }
 
@@ -217,6 +219,7 @@ impl Bench {
             processes: Arc::new(NoProcesses),
             events: self.recorder.clone(),
             clock: Arc::new(ManualClock::at(NOW_MS)),
+            budget: self.budget.clone(),
         };
         AgentLoop::new(services, self.plugins.clone())
     }

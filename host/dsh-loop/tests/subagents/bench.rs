@@ -12,7 +12,7 @@ use dsh_seam::ids::AgentId;
 use dsh_seam::llm::ModelRequest;
 use dsh_seam::message::{ContentBlock, ToolCall};
 use dsh_seam::plugin::{Attached, Plugin, PluginContext};
-use dsh_seam::services::{Services, SystemClock};
+use dsh_seam::services::{NoBudget, Services, SystemClock};
 use dsh_seam::session::{Observer, SessionError, Sessions};
 use dsh_seam::subagents::{AgentTask, StartFrom};
 use dsh_seam::tools::{Annotations, NetworkPolicy, Outcome, Profile, ToolContext, ToolDefinition, ToolProvider};
@@ -245,6 +245,7 @@ impl Bench {
             processes: Arc::new(NoProcesses),
             events: self.recorder.clone(),
             clock: Arc::new(SystemClock),
+            budget: Arc::new(NoBudget),
         };
         let main = AgentId::new("main").expect("valid");
         let agents = AgentLoop::new(services, self.plugins.clone());
