@@ -13,7 +13,6 @@ use super::sessions;
 use crate::args::{SessionPlace, Shape};
 use crate::commands::print;
 use crate::commands::replay::{EntryPrinter, printed};
-use crate::diagnostics;
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
 use crate::output::chat::tame;
@@ -29,9 +28,6 @@ pub async fn cache(id: &str, place: &SessionPlace, shape: Shape, environment: &E
     let mut rest = Vec::new();
     printer.end(&mut rest);
     print(&String::from_utf8_lossy(&rest))?;
-    if printer.summary.requests == 0 {
-        diagnostics::note("no model was asked in this session");
-    }
     Ok(Code::Success)
 }
 
@@ -212,6 +208,9 @@ fn culprit(by: &Culprit) -> String {
 /// All requests in one line.
 fn whole(summary: &Summary) -> String {
     let Summary { requests, size, common, breaks, by, pauses, usage } = summary;
+    if *requests == 0 {
+        return "no model was asked".into();
+    }
     let mut out = format!("requests {requests}, breaks {breaks}");
     if !by.is_empty() {
         let by: Vec<String> = by.iter().map(|by| format!("{} by {}", by.breaks, culprit(&by.by))).collect();
