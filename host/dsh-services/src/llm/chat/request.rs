@@ -2,6 +2,7 @@
 //! with the bytes of the one before.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use dsh_seam::llm::ModelRequest;
@@ -10,6 +11,7 @@ use dsh_seam::message::{
     result_text,
 };
 use serde::Serialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::super::network::body::{Body, extra};
@@ -284,7 +286,7 @@ fn image(block: &ImageBlock) -> Value {
 /// A message of the model. One that has nothing for this provider is not sent.
 fn assistant(target: &Target, message: &Message) -> Draft {
     let provider = &target.provider.name;
-    let calls: Vec<Value> = message.tool_calls().map(|one| call(one, provider)).collect();
+    let calls: Vec<Value> = message.tool_calls().map(|one| call(one, target)).collect();
     let text = message.text().unwrap_or_default();
     let (reasoning, details) = reasoning(message, provider);
     let silent = reasoning.is_empty() || send_reasoning(target) == SendReasoning::Never;
@@ -326,8 +328,9 @@ fn reasoning<'a>(message: &'a Message, provider: &str) -> (String, Vec<(&'static
     (text, details)
 }
 
-fn call(call: &ToolCall, provider: &str) -> Value {
-    let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+fn call(call: &ToolCall, target: &Target) -> Value {
+    let provider = &target.provider.name;
+    let arguments = arguments(&call.arguments, target.provider.kind);
     let mut out =
         json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": arguments } });
     for name in KEPT_OF_CALLS {
@@ -336,6 +339,16 @@ fn call(call: &ToolCall, provider: &str) -> Value {
         }
     }
     out
+}
+
+/// The arguments of a call as a server takes them back. OpenAI takes any text; others read it for the model's template, and would
+/// refuse the whole conversation for ever when it is no object.
+fn arguments(raw: &str, kind: ProviderKind) -> Cow<'_, str> {
+    if raw.trim().is_empty() {
+        return "{}".into();
+    }
+    let is_object = || serde_json::from_str::<HashMap<Cow<'_, str>, IgnoredAny>>(raw).is_ok();
+    if kind == ProviderKind::OpenAi || is_object() { raw.into() } else { json!({ "invalid": raw }).to_string().into() }
 }
 
 #[cfg(test)]
@@ -562,6 +575,19 @@ mod tests {
             ])
         );
         assert_eq!(sent(messages("y")), json!([{"role": "assistant", "content": null, "tool_calls": [plain]}]));
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_do_not_spoil_the_conversation() {
+        let check = |raw: &str, openai: &str, other: &str| {
+            assert_eq!(arguments(raw, ProviderKind::OpenAi), openai);
+            assert_eq!(arguments(raw, ProviderKind::Compatible), other);
+            assert_eq!(arguments(raw, ProviderKind::DeepSeek), other);
+        };
+        check("", "{}", "{}");
+        check(r#"{"a": "ä\n"}"#, r#"{"a": "ä\n"}"#, r#"{"a": "ä\n"}"#);
+        check(r#"{"a": b"#, r#"{"a": b"#, r#"{"invalid":"{\"a\": b"}"#);
+        check("[1]", "[1]", r#"{"invalid":"[1]"}"#);
     }
 
     #[test]
