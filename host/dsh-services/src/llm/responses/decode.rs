@@ -29,10 +29,17 @@ pub(super) struct Decoder {
 
 /// One item of the answer.
 struct Item {
-    id: String,
+    /// Its own id, and that of the call that it is; llama.cpp tells a call by the latter.
+    ids: [String; 2],
     place: Option<u64>,
     is_open: bool,
     parts: Vec<Part>,
+}
+
+impl Item {
+    fn is(&self, id: &str) -> bool {
+        !id.is_empty() && self.ids.iter().any(|known| known == id)
+    }
 }
 
 /// One part of an item.
@@ -202,7 +209,7 @@ impl Decoder {
             false => written(event.get("delta")),
         };
         let id = text_of(event, "item_id");
-        let at = self.find(id, place).unwrap_or_else(|| self.add(id, place));
+        let at = self.find(id, place).unwrap_or_else(|| self.add([id, ""], place));
         if !self.items[at].is_open {
             return;
         }
@@ -215,7 +222,7 @@ impl Decoder {
 
     /// The item that is meant; the last one when nothing says which.
     fn find(&self, id: &str, place: Option<u64>) -> Option<usize> {
-        let by_id = || self.items.iter().rposition(|item| item.id == id).filter(|_| !id.is_empty());
+        let by_id = || self.items.iter().rposition(|item| item.is(id));
         let by_place = || self.items.iter().rposition(|item| place.is_some() && item.place == place);
         match (id, place) {
             ("", None) => self.items.len().checked_sub(1),
@@ -223,16 +230,16 @@ impl Decoder {
         }
     }
 
-    fn add(&mut self, id: &str, place: Option<u64>) -> usize {
-        self.items.push(Item { id: id.to_owned(), place, is_open: true, parts: Vec::new() });
+    fn add(&mut self, ids: [&str; 2], place: Option<u64>) -> usize {
+        self.items.push(Item { ids: ids.map(str::to_owned), place, is_open: true, parts: Vec::new() });
         self.items.len() - 1
     }
 
     fn added(&mut self, place: Option<u64>, item: &Value) {
-        let id = text_of(item, "id");
+        let ids = ids_of(item);
         // Pieces of it may have come before it.
-        let known = self.items.iter().position(|known| !id.is_empty() && known.id == id);
-        let at = known.unwrap_or_else(|| self.add(id, place));
+        let known = self.items.iter().position(|known| ids.iter().any(|id| known.is(id)));
+        let at = known.unwrap_or_else(|| self.add(ids, place));
         if text_of(item, "type") == "function_call" {
             self.call(at, item);
         }
@@ -240,11 +247,12 @@ impl Decoder {
 
     /// An item is whole: what has not come in pieces comes now.
     fn done(&mut self, place: Option<u64>, item: &Value) {
-        let id = text_of(item, "id");
+        let ids = ids_of(item);
+        let id = if ids[0].is_empty() { ids[1] } else { ids[0] };
         let at = match self.find(id, place) {
             Some(at) if self.items[at].is_open => at,
-            Some(at) if id.is_empty() || self.items[at].id == id => return,
-            _ => self.add(id, place),
+            Some(at) if id.is_empty() || self.items[at].is(id) => return,
+            _ => self.add(ids, place),
         };
         self.items[at].is_open = false;
         match text_of(item, "type") {
@@ -359,8 +367,9 @@ impl Decoder {
     fn response(&mut self, word: &str, response: &Value) -> Result<(), ModelFailure> {
         let untold = self.items.is_empty();
         for (place, item) in (0..).zip(list(response, "output")) {
-            let known = self.find(text_of(item, "id"), None).filter(|_| !text_of(item, "id").is_empty());
-            if untold || known.is_some_and(|at| self.items[at].is_open) {
+            let ids = ids_of(item);
+            let known = self.items.iter().find(|known| ids.iter().any(|id| known.is(id)));
+            if untold || known.is_some_and(|known| known.is_open) {
                 self.done(Some(place), item);
             }
         }
@@ -400,6 +409,10 @@ fn is_given(value: Option<&Value>) -> bool {
 
 fn text_of<'a>(value: &'a Value, member: &str) -> &'a str {
     value.get(member).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn ids_of(item: &Value) -> [&str; 2] {
+    ["id", "call_id"].map(|member| text_of(item, member))
 }
 
 /// A text; what is none as JSON, since some servers send arguments as an object.
@@ -658,6 +671,24 @@ mod tests {
                 completed(),
             ],
             &["a t 13"],
+        );
+        // By the id of the call alone, without places.
+        let named = |id: &str| json!({"type": "function_call", "call_id": id, "name": "t", "arguments": "", "status": "in_progress"});
+        let bare = |id: &str| json!({"type": "response.output_item.added", "item": named(id)});
+        let piece = |id: &str, text: &str| json!({"type": "response.function_call_arguments.delta", "item_id": id, "delta": text});
+        let mut whole = named("b");
+        whole["arguments"] = "24".into();
+        check(
+            &[
+                bare("a"),
+                piece("a", "1"),
+                bare("b"),
+                piece("b", "2"),
+                piece("a", "3"),
+                json!({"type": "response.output_item.done", "item": whole}),
+                completed(),
+            ],
+            &["b t 24", "a t 13"],
         );
         // Whole at once, without a `call_id`, with arguments that are no text.
         check(
