@@ -28,6 +28,7 @@ Commands (as the first argument):
   cache, cache list, clean, dir     The machine code that is kept, and cleaning it away
   session list, show ID, export ID  The sessions that were kept, one as a conversation, as events
   session requests ID               What the model was sent, rebuilt from the log
+  session usage ID                  The tokens and the money of a session, by step and turn
   session cache ID                  Where the prefix of a prompt cache broke, and who broke it
   config check, schema, trust       Validate, describe and trust a `dsh.toml`
   models [PROVIDER] [--ask]         Which providers are usable, their models, windows and prices
@@ -321,6 +322,17 @@ pub enum SessionCommand {
         #[arg(long)]
         salvage: bool,
     },
+    /// Print the tokens and the money of a session, by step and turn, those of plugins and sub-agents apart
+    Usage {
+        /// Which session
+        id: String,
+        /// Where it is.
+        #[command(flatten)]
+        place: SessionPlace,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = Shape::Text)]
+        output: Shape,
+    },
     /// Print of each request how much of it a prompt cache can have from the one before, where that ends and who ended it
     Cache {
         /// Which session
@@ -558,6 +570,9 @@ pub struct Conversation {
     /// The agent's own suffix to the system prompt; `@FILE` reads it
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub system: Option<String>,
+    /// How the agent's model is to answer: temperature, maxTokens, stop, toolChoice, reasoningEffort, extra; `@FILE` reads it
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    pub sampling: Option<String>,
     /// Steps of a turn; 0 is no limit [default: 200]
     #[arg(long, value_name = "N")]
     pub max_steps: Option<u32>,

@@ -38,7 +38,7 @@ pub fn check(options: Options, environment: &Environment) -> Result<Code, Stop> 
         loaded.shown,
         count(plan.agents.len(), "agent"),
         count(plan.plugins.len(), "plugin"),
-        count(plan.providers.len(), "provider"),
+        count(plan.providers.iter().filter(|provider| provider.is_configured).count(), "provider"),
     ))?;
     if trust::harm(&loaded).is_some() && !trust::is_trusted(&loaded, environment) {
         diagnostics::note(

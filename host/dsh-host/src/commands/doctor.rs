@@ -5,13 +5,12 @@ use std::path::Path;
 use dsh_seam::tools::{Access, NetworkPolicy, PathGrant, Processes, Profile};
 use dsh_services::processes::HostProcesses;
 
-use super::{columns, print};
+use super::{columns, models, print};
 use crate::compose;
 use crate::config::{self, sources, trust};
 use crate::env::Environment;
 use crate::exit::{Code, Stop};
-use crate::providers::BUILT_IN;
-use crate::resolve::Compiling;
+use crate::resolve::{Compiling, providers};
 
 /// Says it all.
 pub fn run(named: Option<&Path>, environment: &Environment) -> Result<Code, Stop> {
@@ -53,23 +52,15 @@ pub fn run(named: Option<&Path>, environment: &Environment) -> Result<Code, Stop
         if shipped.is_empty() { "none found beside the executable".into() } else { shipped.join(", ") },
     );
     let config = configuration(named, environment, &mut say);
-    for built_in in BUILT_IN {
-        let has_key = environment.variable(built_in.key_variable).is_some();
-        let state = match (has_key, built_in.needs_key) {
-            _ if built_in.name == "anthropic" => "not usable: its protocol comes with a later version".to_owned(),
-            (true, _) => format!("usable: `{}` is set", built_in.key_variable),
-            (false, true) => format!("not usable: `{}` is not set", built_in.key_variable),
-            (false, false) => format!("usable with `--base-url`; `{}` is not set", built_in.key_variable),
-        };
-        say(&format!("provider {}", built_in.name), state);
-    }
-    for (name, entry) in config.iter().flat_map(|config| &config.file.providers) {
-        let state = match entry.api_key_env.as_ref().map(|variable| variable.get_ref()) {
-            None => "usable: it needs no key".to_owned(),
-            Some(variable) if environment.variable(variable).is_some() => format!("usable: `{variable}` is set"),
-            Some(variable) => format!("not usable: `{variable}` is not set"),
-        };
-        say(&format!("provider {}", name.get_ref()), state);
+    match providers::at_addresses(config.as_ref(), None, None, environment) {
+        Err(stop) => say("providers", stop.message),
+        Ok(providers) => {
+            for provider in providers {
+                let (usable, state) = models::state(&provider);
+                let usable = if usable { "usable" } else { "not usable" };
+                say(&format!("provider {}", provider.name), format!("{usable}: {state}"));
+            }
+        }
     }
     print(&columns(&rows))?;
     Ok(Code::Success)

@@ -6,6 +6,7 @@ mod compile;
 mod config;
 mod doctor;
 mod lock;
+mod models;
 mod plugin;
 mod replay;
 mod session;
@@ -53,6 +54,9 @@ pub async fn run(command: Command, environment: &Environment) -> Result<Code, St
         Command::Session(SessionCommand::Requests { id, place, which }) => {
             session::requests(&id, &place, &which, environment).await
         }
+        Command::Session(SessionCommand::Usage { id, place, output }) => {
+            session::usage(&id, &place, output, environment).await
+        }
         Command::Session(SessionCommand::Cache { id, place, output }) => {
             session::cache(&id, &place, output, environment).await
         }
@@ -62,6 +66,7 @@ pub async fn run(command: Command, environment: &Environment) -> Result<Code, St
         }
         Command::Config(ConfigCommand::Trust { file, config }) => config::trust(file.or(config).as_ref(), environment),
         Command::Config(ConfigCommand::Schema) => config::schema(),
+        Command::Models(command) => models::run(&command, environment).await,
         Command::Doctor { config } => doctor::run(config.as_deref(), environment),
         Command::Completions { shell } => completions(shell),
     }

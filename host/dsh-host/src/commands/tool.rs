@@ -34,7 +34,7 @@ struct Bench {
 
 impl Bench {
     async fn new(plan: &Plan, environment: &Environment) -> Result<Self, Stop> {
-        let models = compose::models(plan, environment)?;
+        let models = compose::models(plan)?;
         let recorder = compose::recorder(plan)?;
         let plugins = compose::plugins(plan, environment, recorder.as_ref()).await?;
         let modes = plugins.iter().map(|plugin| (plugin.name().clone(), plugin.failure_mode()));

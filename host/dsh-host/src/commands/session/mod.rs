@@ -1,6 +1,7 @@
 //! `session list`, `show`, `export` and `requests`: what was kept.
 
 mod cache;
+mod usage;
 
 use dsh_seam::event::{Entry, Event, ReasonKind, Source};
 use dsh_seam::message::{ContentBlock, ResultBlock, result_text};
@@ -20,6 +21,7 @@ use crate::output::chat::tame;
 use crate::resolve::{self, Store};
 use crate::{compose, config, diagnostics};
 pub use cache::cache;
+pub use usage::usage;
 
 /// How many changed requests are named; one change is in all that came later, and a message is for a person.
 const MAX_NAMED: usize = 10;
