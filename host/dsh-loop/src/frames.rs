@@ -23,7 +23,7 @@ pub(crate) struct Frames {
 }
 
 struct LastPrompt {
-    assembled: Assembled,
+    parts: Vec<PromptPart>,
     shared: Prompt,
 }
 
@@ -52,13 +52,14 @@ impl Frames {
     pub(crate) fn prompt(&self, assembled: Assembled) -> Prompt {
         let mut last = self.prompt.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*last
-            && known.assembled == assembled
+            && *known.shared.text == *assembled.text
+            && known.parts == assembled.parts
         {
             return known.shared.clone();
         }
         let sections = sections(&assembled);
-        let shared = Prompt { text: assembled.text.as_str().into(), sections };
-        *last = Some(LastPrompt { assembled, shared: shared.clone() });
+        let shared = Prompt { text: assembled.text.into(), sections };
+        *last = Some(LastPrompt { parts: assembled.parts, shared: shared.clone() });
         shared
     }
 
