@@ -2,7 +2,6 @@
 //! it does not, `session cache` says so. `--nocapture` prints the longest common prefix of every request.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use dsh_testkit::provider_server::{Answer, Protocol, ProviderServer, Received, Reply};
 use dsh_tests::host::{self, Run};
@@ -39,12 +38,17 @@ const PLUGINS: &[&str] = &[
     r#"editor={"retry-after-ms":1,"retries":3}"#,
 ];
 
+/// The steps of the three turns of a long conversation, and of one in which something else is looked at.
+const LONG: [usize; 3] = [110, 60, 60];
+const SHORT: [usize; 3] = [50, 20, 20];
+
 /// A provider and a place to work, for one test.
 struct Stage {
+    /// The word in `kind = "…"`.
+    kind: &'static str,
     protocol: Protocol,
     runtime: tokio::runtime::Runtime,
     sandbox: Sandbox,
-    server: Mutex<Option<ProviderServer>>,
 }
 
 /// What one process did.
@@ -54,20 +58,21 @@ struct Acted {
 }
 
 impl Stage {
-    fn new(protocol: Protocol) -> Self {
+    fn new(kind: &'static str) -> Self {
+        // Several kinds speak Chat Completions.
+        let protocol = Protocol::ALL.into_iter().find(|protocol| protocol.kind() == kind).unwrap_or(Protocol::Chat);
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let sandbox = Sandbox::new().expect("folders");
         let line = "what is in this line does not matter, only that it is long\n";
         std::fs::write(sandbox.workspace.join("file.txt"), line.repeat(FILE_LINES)).expect("written");
-        Self { protocol, runtime, sandbox, server: Mutex::default() }
+        Self { kind, protocol, runtime, sandbox }
     }
 
     /// Runs the binary once against a server that gives these answers.
     fn act(&self, replies: Vec<Reply>, stdin: &str, more: &[&str]) -> Acted {
         let server = self.runtime.block_on(ProviderServer::start(replies));
-        let config =
-            format!("[providers.remote]\nkind = \"{}\"\nbase-url = \"{}\"\n", self.protocol.kind(), server.base_url());
+        let config = format!("[providers.remote]\nkind = \"{}\"\nbase-url = \"{}\"\n", self.kind, server.base_url());
         std::fs::write(self.sandbox.workspace.join("host.toml"), config).expect("written");
         let common = [
             "--config",
@@ -84,9 +89,7 @@ impl Stage {
         let args = common.iter().chain(more).map(|arg| self.sandbox.expand(arg)).collect();
         let outcome = self.host(args, stdin);
         let events = outcome.lines().map(|line| serde_json::from_str(line).expect("an event is JSON")).collect();
-        let received = server.received();
-        *self.server.lock().expect("nobody panics with it") = Some(server);
-        Acted { received, events }
+        Acted { received: server.received(), events }
     }
 
     fn host(&self, args: Vec<String>, stdin: &str) -> String {
@@ -169,14 +172,14 @@ fn common(left: &str, right: &str) -> usize {
 }
 
 /// The places of the requests of `model` that do not begin with all that the one before had.
-fn broken<'a>(protocol: Protocol, name: &str, received: impl IntoIterator<Item = &'a Received>) -> Vec<usize> {
+fn broken(kind: &str, name: &str, received: &[Received]) -> Vec<usize> {
     let mut last: Option<String> = None;
     let mut broken = Vec::new();
-    for (at, request) in received.into_iter().filter(|request| model(request) == name).enumerate() {
+    for (at, request) in received.iter().filter(|request| model(request) == name).enumerate() {
         let head = head(&request.body);
         if let Some(last) = last {
             let common = common(&last, &head);
-            println!("{} {name} {at}: {common} of {} bytes, of {} before", protocol.name(), head.len(), last.len());
+            println!("{kind} {name} {at}: {common} of {} bytes, of {} before", head.len(), last.len());
             if common < last.len() {
                 broken.push(at);
             }
@@ -201,24 +204,24 @@ fn input(lines: &[Value]) -> String {
 }
 
 /// Two turns with steering and pictures in one process, a third in another.
-fn act_long(stage: &Stage, more: &[&str]) -> (Vec<Received>, Vec<Value>, usize) {
+fn act_long(stage: &Stage, steps: [usize; 3], more: &[&str]) -> (Vec<Received>, Vec<Value>, usize) {
     let args: Vec<&str> = PLUGINS.iter().chain(more).copied().collect();
-    let (mut replies, first) = stage.turn(1, 110);
-    let (second_replies, second) = stage.turn(2, 60);
+    let (mut replies, first) = stage.turn(1, steps[0]);
+    let (second_replies, second) = stage.turn(2, steps[1]);
     replies.extend(second_replies);
     let picture =
         json!([{"type": "text", "text": "and this"}, {"type": "image", "mimeType": "image/png", "data": "AAAA"}]);
     let lines = [
         json!({"send": "do it"}),
         json!({"steer": "not so fast", "after": "tool/result#9"}),
-        json!({"steer": "now faster", "after": "tool/result#50"}),
+        json!({"steer": "now faster", "after": "tool/result#40"}),
         json!({"send": picture, "after": "turn/end#1"}),
-        json!({"inject": "it is late", "after": "tool/result#150"}),
+        json!({"inject": "it is late", "after": "tool/result#80"}),
     ];
     let acted = stage.act(replies, &input(&lines), &args);
     let (mut received, mut events) = (acted.received, acted.events);
     let id = session(&events, "main");
-    let (replies, third) = stage.turn(3, 60);
+    let (replies, third) = stage.turn(3, steps[2]);
     let resume: Vec<&str> = args.iter().copied().chain(["--resume", &id]).collect();
     let acted = stage.act(replies, &input(&[json!({"send": "once more"})]), &resume);
     received.extend(acted.received);
@@ -226,30 +229,30 @@ fn act_long(stage: &Stage, more: &[&str]) -> (Vec<Received>, Vec<Value>, usize) 
     (received, events, first + second + third)
 }
 
-fn check_long(protocol: Protocol) {
-    let stage = Stage::new(protocol);
-    let (received, events, count) = act_long(&stage, &[]);
+fn check_long(kind: &'static str) {
+    let stage = Stage::new(kind);
+    let (received, events, count) = act_long(&stage, LONG, &[]);
     let of_main = received.iter().filter(|request| model(request) == "main").count();
     assert_eq!(of_main, count, "all was asked that was to be asked");
     assert!(count > 230, "it is long: {count}");
-    assert_eq!(broken(protocol, "main", &received), [] as [usize; 0]);
+    assert_eq!(broken(kind, "main", &received), [] as [usize; 0]);
     let told = stage.told(&session(&events, "main"));
     assert_eq!((told.len(), told_broken(&told)), (count, vec![]));
     let mut others: Vec<String> = received.iter().map(model).filter(|name| name != "main").collect();
     others.dedup();
     assert_eq!(others.len(), 23);
     for name in others {
-        assert_eq!(broken(protocol, &name, &received), [] as [usize; 0]);
+        assert_eq!(broken(kind, &name, &received), [] as [usize; 0]);
     }
 }
 
-fn check_compaction(protocol: Protocol) {
-    let stage = Stage::new(protocol);
-    let compaction = r#"compaction={"trigger-tokens":30000,"keep-tokens":8000}"#;
-    let (received, events, count) = act_long(&stage, &["--plugin", "compaction", "--plugin-config", compaction]);
+fn check_compaction(kind: &'static str) {
+    let stage = Stage::new(kind);
+    let compaction = r#"compaction={"trigger-tokens":15000,"keep-tokens":5000}"#;
+    let (received, events, count) = act_long(&stage, SHORT, &["--plugin", "compaction", "--plugin-config", compaction]);
     let told = stage.told(&session(&events, "main"));
     assert_eq!(told.len(), count);
-    let broken = broken(protocol, "main", &received);
+    let broken = broken(kind, "main", &received);
     assert!(broken.len() > 3, "it was compacted often enough: {broken:?}");
     assert_eq!(told_broken(&told), broken, "`session cache` tells of the requests that broke on the wire");
     let compactions =
@@ -263,8 +266,8 @@ fn check_compaction(protocol: Protocol) {
 }
 
 /// However the plugins come to be loaded, the first request is the same.
-fn check_order(protocol: Protocol) {
-    let stage = Stage::new(protocol);
+fn check_order(kind: &'static str) {
+    let stage = Stage::new(kind);
     let first = |_| {
         let acted = stage.act(vec![stage.says("hello")], &input(&[json!({"send": "hello"})]), PLUGINS);
         let mut body: serde_json::Map<String, Value> =
@@ -280,31 +283,32 @@ fn check_order(protocol: Protocol) {
     }
 }
 
-macro_rules! for_every_protocol {
-    ($($protocol:ident $name:ident;)*) => {
+macro_rules! for_every_kind {
+    ($($name:ident $kind:literal;)*) => {
         $(mod $name {
             use super::*;
 
             #[test]
             fn a_long_run_keeps_its_prefix() {
-                check_long(Protocol::$protocol);
+                check_long($kind);
             }
 
             #[test]
             fn after_a_compaction_it_holds_again() {
-                check_compaction(Protocol::$protocol);
+                check_compaction($kind);
             }
 
             #[test]
             fn the_first_request_is_always_the_same() {
-                check_order(Protocol::$protocol);
+                check_order($kind);
             }
         })*
     };
 }
 
-for_every_protocol! {
-    Chat chat;
-    Responses responses;
-    Messages messages;
+for_every_kind! {
+    chat "compatible";
+    deepseek "deepseek";
+    responses "openai-responses";
+    messages "anthropic";
 }
