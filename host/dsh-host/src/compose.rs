@@ -13,7 +13,7 @@ use dsh_seam::tools::Approver;
 use dsh_services::agents::AgentRegistry;
 use dsh_services::approvals::ApprovalDesks;
 use dsh_services::budget::RunBudget;
-use dsh_services::llm::{Models, ModelsConfig, ProviderConfig, ProviderKind, Secret, Sink, builtin_providers};
+use dsh_services::llm::{Models, ModelsConfig, Sink};
 use dsh_services::processes::HostProcesses;
 use dsh_services::session::{FileSessions, MemorySessions, Unsaved};
 use dsh_services::system_prompt::SystemPromptSections;
@@ -25,7 +25,7 @@ use futures::future::join_all;
 
 use crate::added::ForNetworks;
 use crate::args::Durability;
-use crate::config::{file, sources};
+use crate::config::sources;
 use crate::env::Environment;
 use crate::exit::{Code, Stop, UNENFORCEABLE};
 use crate::lock;
@@ -37,7 +37,7 @@ use crate::reach;
 use crate::resolve::{AgentPlan, Compiling, Plan, PluginPlan, Store};
 
 /// The models of a plan, each agent's checked.
-pub fn models(plan: &Plan, environment: &Environment) -> Result<Arc<Models>, Stop> {
+pub fn models(plan: &Plan) -> Result<Arc<Models>, Stop> {
     let providers = plan.providers.iter().map(|plan| plan.config.clone()).collect();
     keep_scripts(plan)?;
     let models = Models::new(ModelsConfig {
@@ -325,6 +325,7 @@ pub fn as_listener(plan: &PluginPlan, plugin: Arc<WasmPlugin>) -> Arc<dyn Plugin
 pub fn agent_options(plan: &Plan, agent: &AgentPlan, session: SessionChoice, held: bool) -> AgentOptions {
     AgentOptions {
         model: Some(agent.model.as_str().into()),
+        sampling: agent.sampling.clone(),
         system_prompt: agent.system.clone(),
         queue_mode: if agent.one_by_one { QueueMode::One } else { QueueMode::All },
         max_steps: plan.max_steps,

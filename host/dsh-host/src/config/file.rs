@@ -11,6 +11,7 @@ use toml::Spanned;
 
 use super::limits::LimitsEntry;
 use super::providers::ProviderEntry;
+use super::sampling::SamplingEntry;
 use crate::args::{Approve, Durability, Input, Output};
 use crate::budget::{MaxCost, MaxTime};
 use crate::exit::Stop;
@@ -31,6 +32,9 @@ pub struct ConfigFile {
     pub model: Option<Spanned<String>>,
     /// Where the model's provider is.
     pub base_url: Option<String>,
+    /// How models are to answer.
+    #[schemars(with = "Option<SamplingEntry>")]
+    pub sampling: Option<Spanned<SamplingEntry>>,
     /// The agent's own suffix to the system prompt; `@FILE` reads it.
     pub system: Option<String>,
     /// Steps of a turn; 0 is no limit. Default: 200.
@@ -112,6 +116,9 @@ pub struct AgentEntry {
     /// Its model.
     #[schemars(with = "Option<String>")]
     pub model: Option<Spanned<String>>,
+    /// How its model is to answer; what it says wins over `sampling` of the whole file.
+    #[schemars(with = "Option<SamplingEntry>")]
+    pub sampling: Option<Spanned<SamplingEntry>>,
     /// Its own suffix to the system prompt.
     pub system_prompt: Option<String>,
     /// Whether all queued messages become one turn, or each one of its own. Default: `all`.

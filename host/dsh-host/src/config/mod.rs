@@ -2,6 +2,8 @@
 
 pub mod file;
 pub mod limits;
+pub mod providers;
+pub mod sampling;
 pub mod sources;
 pub mod trust;
 

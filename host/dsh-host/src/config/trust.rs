@@ -53,6 +53,10 @@ pub fn harm(loaded: &Loaded) -> Option<Stop> {
         let message = format!("`{}` needs a trusted file: untrusted, it may only have `[[{HARMLESS}]]`", key.get_ref());
         return Some(loaded.stop_at(key.span(), message));
     }
+    if let Some(sampling) = loaded.file.agents.iter().find_map(|agent| agent.sampling.as_ref()) {
+        let message = "`sampling` of an agent needs a trusted file: untrusted, it may not say what a request holds";
+        return Some(loaded.stop_at(sampling.span(), message));
+    }
     let models = loaded.file.agents.iter().filter_map(|agent| agent.model.as_ref());
     let foreign = models.into_iter().find(|model| !providers::is_built_in(model.get_ref()))?;
     let message = format!(

@@ -1,13 +1,15 @@
 //! Agents, their models and the providers of these.
 
 use dsh_seam::AgentId;
+use dsh_seam::message::Sampling;
 
 use super::{AgentPlan, BaseUrl, ProviderPlan, Scope, absolute_model, text_or_file};
 use crate::args::Conversation;
-use crate::config::file::{AgentEntry, ProviderKind, QueueMode};
+use crate::config::file::{AgentEntry, QueueMode};
+use crate::config::sampling::SamplingEntry;
 use crate::exit::Stop;
 use crate::names;
-use crate::providers::{BUILT_IN, ECHO, ModelRef};
+use crate::providers::{ECHO, ModelRef};
 
 /// The agent there is when none is listed.
 const MAIN: &str = "main";
@@ -47,6 +49,7 @@ pub fn resolve(
         agents.push(AgentPlan {
             id,
             model: model.unwrap_or_else(|| ECHO.into()),
+            sampling: sampling(scope, conversation, entry, index == prompted)?,
             system: system(scope, conversation, entry, index == prompted)?,
             one_by_one: entry.and_then(|entry| entry.queue_mode) == Some(QueueMode::One),
         });
@@ -113,33 +116,49 @@ fn system(
     }
 }
 
-/// The configured providers, each name checked.
-pub fn providers(scope: &Scope<'_>) -> Result<Vec<ProviderPlan>, Stop> {
-    let Some(config) = scope.config else { return Ok(Vec::new()) };
-    let mut providers = Vec::new();
-    for (name, entry) in &config.file.providers {
-        let text = name.get_ref();
-        let valid = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
-        if !valid || text == ECHO || text == "script" {
-            let message = format!(
-                "`{text}` is no name for a provider: use letters, digits, `-`, `_` and `.`; `echo` and `script` are taken"
-            );
-            return Err(config.stop_at(name.span(), message));
+/// What the option says, over what the agent's table says, over what the whole file says.
+fn sampling(
+    scope: &Scope<'_>,
+    conversation: &Conversation,
+    entry: Option<&AgentEntry>,
+    is_prompted: bool,
+) -> Result<Sampling, Stop> {
+    let mut sampling = Sampling::default();
+    if let Some(config) = scope.config {
+        let own = entry.and_then(|entry| entry.sampling.as_ref());
+        for entry in config.file.sampling.iter().chain(own) {
+            let wrong = |what: String| config.stop_at(entry.span(), format!("`sampling`: {what}"));
+            entry.get_ref().check().map_err(wrong)?;
+            sampling = entry.get_ref().over(sampling);
         }
-        if entry.kind == ProviderKind::Compatible && entry.base_url.is_none() {
-            return Err(
-                config.stop_at(name.span(), format!("the provider `{text}` is `compatible` and needs a `base-url`"))
-            );
-        }
-        providers.push(ProviderPlan { name: text.clone(), entry: entry.clone() });
     }
-    Ok(providers)
+    if let Some(text) = conversation.sampling.as_ref().filter(|_| is_prompted) {
+        let json = text_or_file(text, &scope.environment.working_directory)?;
+        sampling = SamplingEntry::parse(&json)?.over(sampling);
+    }
+    Ok(sampling)
+}
+
+/// Refuses members of `extra` that the adapter of the agent's provider writes itself.
+pub fn check_sampling(agents: &[AgentPlan], providers: &[ProviderPlan]) -> Result<(), Stop> {
+    let names = names_of(providers);
+    for agent in agents {
+        let ModelRef::Network { provider } = ModelRef::parse(&agent.model, &names)? else { continue };
+        let Some(plan) = providers.iter().find(|plan| plan.config.name == provider) else { continue };
+        let reserved = plan.config.kind.reserved();
+        if let Some(name) = agent.sampling.extra.keys().find(|name| reserved.contains(&name.as_str())) {
+            let message =
+                format!("`{name}` in `extra` of `sampling` is a member of the request that the host writes itself");
+            return Err(Stop::usage(message));
+        }
+    }
+    Ok(())
 }
 
 /// Checks the models of a configuration where they stand in it.
 pub fn check_models(scope: &Scope<'_>, providers: &[ProviderPlan]) -> Result<(), Stop> {
     let Some(config) = scope.config else { return Ok(()) };
-    let configured: Vec<&str> = providers.iter().map(|provider| provider.name.as_str()).collect();
+    let configured = names_of(providers);
     let of_agents = config.file.agents.iter().filter_map(|agent| agent.model.as_ref());
     for model in of_agents.chain(&config.file.model) {
         ModelRef::parse(model.get_ref(), &configured)
@@ -151,7 +170,7 @@ pub fn check_models(scope: &Scope<'_>, providers: &[ProviderPlan]) -> Result<(),
 /// The address that `--base-url` replaces: that of the prompted agent's provider, else of `compatible`.
 pub fn base_url(scope: &Scope<'_>, prompted: &AgentPlan, providers: &[ProviderPlan]) -> Option<BaseUrl> {
     let url = scope.options.base_url.clone().or_else(|| scope.key(|file| file.base_url.clone()))?;
-    let configured: Vec<&str> = providers.iter().map(|provider| provider.name.as_str()).collect();
+    let configured = names_of(providers);
     let provider = match ModelRef::parse(&prompted.model, &configured) {
         Ok(ModelRef::Network { provider }) => provider.to_owned(),
         _ => "compatible".into(),
@@ -160,33 +179,25 @@ pub fn base_url(scope: &Scope<'_>, prompted: &AgentPlan, providers: &[ProviderPl
 }
 
 /// Checks that every agent's provider is there, has its key and, where it must, an address.
-pub fn check_providers(
-    scope: &Scope<'_>,
-    agents: &[AgentPlan],
-    providers: &[ProviderPlan],
-    base_url: Option<&BaseUrl>,
-    keys: Keys,
-) -> Result<(), Stop> {
-    let configured: Vec<&str> = providers.iter().map(|provider| provider.name.as_str()).collect();
+pub fn check_providers(agents: &[AgentPlan], providers: &[ProviderPlan], keys: Keys) -> Result<(), Stop> {
+    let names = names_of(providers);
     for agent in agents {
-        let ModelRef::Network { provider } = ModelRef::parse(&agent.model, &configured)? else { continue };
-        let variable = match providers.iter().find(|known| known.name == provider) {
-            Some(known) => known.entry.api_key_env.as_ref().map(|variable| variable.get_ref().clone()),
-            None => {
-                if provider == "compatible" && base_url.is_none_or(|base| base.provider != provider) {
-                    return Err(Stop::usage(format!("the model `{}` needs an address", agent.model))
-                        .hint("add `--base-url URL`"));
-                }
-                let built_in = BUILT_IN.iter().find(|known| known.name == provider && known.needs_key);
-                built_in.map(|known| known.key_variable.to_owned())
-            }
-        };
-        if let Some(variable) =
-            variable.filter(|name| keys == Keys::Needed && scope.environment.variable(name).is_none())
-        {
-            return Err(Stop::usage(format!("the model `{}` needs a key, and `{variable}` is not set", agent.model))
+        let ModelRef::Network { provider } = ModelRef::parse(&agent.model, &names)? else { continue };
+        let Some(plan) = providers.iter().find(|plan| plan.config.name == provider) else { continue };
+        if plan.config.base_url.is_none() {
+            return Err(
+                Stop::usage(format!("the model `{}` needs an address", agent.model)).hint("add `--base-url URL`")
+            );
+        }
+        let missing = plan.config.missing_variables().next().filter(|_| keys == Keys::Needed);
+        if let Some((variable, what)) = missing {
+            return Err(Stop::usage(format!("the model `{}` needs {what}, and `{variable}` is not set", agent.model))
                 .hint(format!("set the environment variable `{variable}`")));
         }
     }
     Ok(())
+}
+
+fn names_of(providers: &[ProviderPlan]) -> Vec<&str> {
+    providers.iter().map(|plan| plan.config.name.as_str()).collect()
 }

@@ -14,9 +14,10 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use dsh_loop::SessionChoice;
+use dsh_seam::message::Sampling;
 use dsh_seam::{AgentId, FailureMode, PluginName, Seam, SessionId};
-use dsh_services::llm::ProviderConfig;
 use dsh_services::budget::BudgetLimits;
+use dsh_services::llm::ProviderConfig;
 use dsh_wasm::{Grant, Limits};
 
 pub use compiling::Compiling;
@@ -92,12 +93,14 @@ impl Plan {
 }
 
 /// One agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct AgentPlan {
     /// Its id.
     pub id: AgentId,
     /// Its model.
     pub model: String,
+    /// How the model is to answer.
+    pub sampling: Sampling,
     /// Its own suffix to the system prompt.
     pub system: String,
     /// Whether each message becomes a turn of its own.
@@ -277,6 +280,7 @@ fn assemble(
     let base_url = agents::base_url(scope, &agents[prompted], &providers);
     providers::lead(&mut providers, base_url.as_ref())?;
     agents::check_providers(&agents, &providers, keys)?;
+    agents::check_sampling(&agents, &providers)?;
     let added = plugins::add_defaults(scope, &agents, &mut plugins, &mut notices);
     plugins::apply_options(scope, &mut plugins)?;
     plugins::check_grants(scope, &plugins, &providers)?;

@@ -12,7 +12,7 @@ use crate::config::sources::Place;
 use crate::config::{Loaded, sources};
 use crate::exit::Stop;
 use crate::names;
-use crate::providers::{BUILT_IN, is_network};
+use crate::providers::is_network;
 
 /// The plugin that the host adds by itself for models behind a network.
 const RETRY: &str = "retry";
@@ -139,7 +139,7 @@ fn parse_seams(config: &Loaded, seams: &[toml::Spanned<String>]) -> Result<Vec<S
 }
 
 /// TOML as JSON: a date becomes its text.
-fn to_json(value: &toml::Value) -> Result<Value, String> {
+pub(super) fn to_json(value: &toml::Value) -> Result<Value, String> {
     Ok(match value {
         toml::Value::String(text) => Value::String(text.clone()),
         toml::Value::Integer(number) => (*number).into(),
@@ -261,9 +261,7 @@ fn apply_modes(scope: &Scope<'_>, plugins: &mut [PluginPlan]) -> Result<(), Stop
 
 /// No grant may hand a provider's key to a plugin.
 pub fn check_grants(scope: &Scope<'_>, plugins: &[PluginPlan], providers: &[ProviderPlan]) -> Result<(), Stop> {
-    let configured =
-        providers.iter().filter_map(|provider| provider.entry.api_key_env.as_ref()).map(|name| name.get_ref().as_str());
-    let keys: Vec<&str> = BUILT_IN.iter().map(|built_in| built_in.key_variable).chain(configured).collect();
+    let keys = super::providers::secret_variables(providers, scope.environment);
     for plugin in plugins {
         let leaked = plugin.grants.iter().find_map(|grant| match grant {
             Grant::Env(name) if keys.contains(&name.as_str()) => Some(name),

@@ -137,7 +137,7 @@ async fn prepare(
 ) -> Result<Prepared, Stop> {
     let is_chat = source == Source::Terminal;
     let (prompts, mut stdin) = prompts(source).await?;
-    let models = compose::models(&plan, environment)?;
+    let models = compose::models(&plan)?;
     let plugins = compose::plugins(&plan, environment, recorder).await?;
     if !is_chat {
         let sessions = compose::sessions(&plan.store, &plan.workspace);

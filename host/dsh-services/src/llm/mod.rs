@@ -35,7 +35,7 @@ pub use provider::{
 
 use crate::budget::RunBudget;
 use meter::{Meter, Metered, Uncounted};
-pub use network::list::Listed;
+pub use network::list::{Listed, list_models};
 use network::{NetworkModel, Provider};
 use script::Script;
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use dsh_seam::ModelFailure;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Certificate, Url};
 
@@ -451,6 +452,11 @@ impl ProviderConfig {
             every_model: ModelConfig::default(),
             models: BTreeMap::new(),
         }
+    }
+
+    /// Whether a request to a model of it could be made; the failure says what is missing.
+    pub fn check(&self) -> Result<(), ModelFailure> {
+        network::Provider::new(self.clone()).check()
     }
 
     /// What is known of one of its models: what is configured for it, else for all, else what the table of known models has.

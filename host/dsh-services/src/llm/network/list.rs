@@ -6,6 +6,7 @@ use reqwest::Response;
 use serde_json::Value;
 use tokio::time::timeout_at;
 
+use super::super::provider::ProviderConfig;
 use super::advice::Refusal;
 use super::answer::header;
 use super::client::Provider;
@@ -31,8 +32,9 @@ pub struct Listed {
     pub context_window: Option<u32>,
 }
 
-/// Asks a provider for its models, in the order of their names.
-pub(in super::super) async fn list(provider: &Provider) -> Result<Vec<Listed>, ModelFailure> {
+/// Asks a provider for its own list of models, within its time-outs; in the order of their names.
+pub async fn list_models(provider: &ProviderConfig) -> Result<Vec<Listed>, ModelFailure> {
+    let provider = &Provider::new(provider.clone());
     provider.check()?;
     let times = Times::new(&provider.config);
     let mut all = Vec::new();
