@@ -20,7 +20,10 @@ impl TryFrom<f64> for MaxCost {
 
     fn try_from(units: f64) -> Result<Self, String> {
         let cost = Cost::from_units(units).filter(|cost| *cost != Cost::ZERO || units == 0.0);
-        cost.map(Self).ok_or_else(|| format!("it is no amount of money from 0.000000001 to {}, and not 0", Cost::MAX))
+        cost.map(Self).ok_or_else(|| {
+            let (least, most) = (Cost::from_parts(1), Cost::MAX);
+            format!("it is no amount of money: write a number from {least} to {most}, or 0 for no limit")
+        })
     }
 }
 
