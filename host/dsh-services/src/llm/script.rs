@@ -1,7 +1,7 @@
 //! The model `script:FILE[#LINE]`: answers from JSON lines, for tests, demonstrations and replays.
 //!
-//! The n-th request of an agent in this process gets the n-th line; calls by plugins on the agent's behalf take lines too. Every line
-//! is read and checked before the first request.
+//! The n-th request of an agent in this process gets the n-th line; calls by plugins on the agent's behalf take lines too. An agent that
+//! lines name takes those, every other agent those that name nobody. Every line is read and checked before the first request.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -25,11 +25,19 @@ pub(super) const PREFIX: &str = "script:";
 /// A script that was read whole.
 pub(super) struct Script {
     file: String,
-    /// Each with the number of the first line it stands for.
-    lines: Vec<(u64, Line)>,
+    /// Those from the first on, by the agent they name.
+    lists: HashMap<Option<String>, List>,
     total: u64,
     first: u64,
     taken: Mutex<HashMap<AgentId, u64>>,
+}
+
+/// Lines that are taken one after the other.
+#[derive(Default)]
+struct List {
+    /// Each with how many stand before it.
+    lines: Vec<(u64, Line)>,
+    total: u64,
 }
 
 #[derive(Deserialize)]
@@ -47,6 +55,7 @@ struct Line {
     after_chunks: Option<u64>,
     repeat: Option<u64>,
     expect: Option<Expect>,
+    agent: Option<String>,
     #[serde(skip)]
     plan: Vec<Step>,
 }
@@ -108,36 +117,47 @@ impl Script {
     }
 
     fn parse(file: &str, first: u64, text: &str) -> Result<Self, ModelFailure> {
-        let mut lines = Vec::new();
+        let mut lists: HashMap<Option<String>, List> = HashMap::new();
         let mut total: u64 = 0;
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let line =
+            let mut line =
                 Line::parse(line).map_err(|what| invalid(format!("the script `{file}`, line {}: {what}", at + 1)))?;
             let start = total + 1;
             total = total.saturating_add(line.repeat.unwrap_or(1));
-            if total >= start {
-                lines.push((start, line));
+            let count = (total + 1).saturating_sub(start.max(first));
+            let list = lists.entry(line.agent.take()).or_default();
+            if count > 0 {
+                list.lines.push((list.total, line));
+                list.total = list.total.saturating_add(count);
             }
         }
-        Ok(Self { file: file.to_owned(), lines, total, first, taken: Mutex::default() })
+        Ok(Self { file: file.to_owned(), lists, total, first, taken: Mutex::default() })
     }
 
     /// The line for the agent's next request.
     fn take(&self, agent: &AgentId) -> Result<&Line, ModelFailure> {
-        let number = {
+        let named = self.lists.get(&Some(agent.as_str().to_owned()));
+        let before = {
             let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
             let count = taken.entry(agent.clone()).or_default();
             *count += 1;
-            self.first.saturating_add(*count - 1)
+            *count - 1
         };
-        let found = self.lines.partition_point(|(start, _)| *start <= number);
-        match found.checked_sub(1) {
-            Some(at) if number <= self.total => Ok(&self.lines[at].1),
-            _ => {
-                let text = format!("the script `{}` has no line {number}: it has {} lines", self.file, self.total);
-                Err(ModelFailure::new("script-exhausted", text))
-            }
-        }
+        let found = named.or_else(|| self.lists.get(&None)).filter(|list| before < list.total).and_then(|list| {
+            let at = list.lines.partition_point(|(start, _)| *start <= before);
+            Some(&list.lines[at.checked_sub(1)?].1)
+        });
+        found.ok_or_else(|| {
+            let (file, total) = (&self.file, self.total);
+            let text = match named {
+                Some(_) => format!("the script `{file}` has no line left for the agent `{agent}`"),
+                None => {
+                    let number = self.first.saturating_add(before);
+                    format!("the script `{file}` has no line {number}: it has {total} lines")
+                }
+            };
+            ModelFailure::new("script-exhausted", text)
+        })
     }
 }
 
@@ -154,7 +174,9 @@ impl Line {
             || line.usage.is_some()
             || line.chunk_size.is_some();
         let steps = match &line.chunks {
-            Some(_) if made => return Err("`chunks` goes with `delayMs`, `error`, `repeat` and `expect` only".into()),
+            Some(_) if made => {
+                return Err("`chunks` goes with `delayMs`, `error`, `repeat`, `expect` and `agent` only".into());
+            }
             Some(chunks) => chunks.iter().map(|item| step(item)).collect::<Result<Vec<_>, _>>()?,
             None if !made && line.error.is_some() => vec![],
             None => line.made()?.into_iter().map(Step::Give).collect(),
@@ -443,6 +465,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_agent_that_is_named_takes_its_own_lines() {
+        let text = "{\"finish\":\"stop\"}\n{\"finish\":\"refused\",\"agent\":\"main.1\",\"repeat\":3}\n{\"finish\":\"max-tokens\"}\n";
+        let finish = |word: &str| format!(r#"{{"type":"finish","reason":"{word}"}}"#);
+        let play = async |script: &Script, agent: &str, expect: &[&str]| {
+            for expect in expect {
+                let got = all(script.stream(request_of(agent, "m", vec![], &[])).await).await;
+                assert_eq!(got, if expect.starts_with('!') { (*expect).to_owned() } else { finish(expect) });
+            }
+        };
+        let whole = script(text);
+        let none = "!script-exhausted the script `s.jsonl` has no line left for the agent `main.1`";
+        play(&whole, "main.1", &["refused", "refused", "refused", none]).await;
+        play(&whole, "main", &["stop", "max-tokens"]).await;
+        play(&whole, "main.2", &["stop", "max-tokens"]).await;
+        // From a line on, that of another agent counted.
+        let rest = Script::parse("s.jsonl", 4, text).expect("a good script");
+        play(&rest, "main.1", &["refused", none]).await;
+        play(&rest, "main", &["max-tokens", "!script-exhausted the script `s.jsonl` has no line 5: it has 5 lines"])
+            .await;
+        let end = Script::parse("s.jsonl", 5, text).expect("a good script");
+        play(&end, "main.1", &[none]).await;
+    }
+
+    #[tokio::test]
     async fn expectations_are_checked() {
         let finish = r#"{"type":"finish","reason":"stop"}"#;
         check(r#"{"expect":{"lastUser":"hi","tools":["a"],"messages":1}}"#, &[finish]).await;
@@ -473,7 +519,7 @@ mod tests {
         };
         check(
             "{}\n\n{\"txt\":1}",
-            "3: unknown field `txt`, expected one of `reasoning`, `text`, `toolCalls`, `finish`, `usage`, `delayMs`, `chunkSize`, `chunks`, `error`, `afterChunks`, `repeat`, `expect` at line 1 column 6",
+            "3: unknown field `txt`, expected one of `reasoning`, `text`, `toolCalls`, `finish`, `usage`, `delayMs`, `chunkSize`, `chunks`, `error`, `afterChunks`, `repeat`, `expect`, `agent` at line 1 column 6",
         );
         check("nonsense", "1: expected ident at line 1 column 2");
         check(
@@ -484,7 +530,10 @@ mod tests {
             r#"{"chunks":[{"type":"finish","reason":"stop","x":1}]}"#,
             "1: unknown field `x` in a chunk of type `finish`",
         );
-        check(r#"{"chunks":[],"text":"x"}"#, "1: `chunks` goes with `delayMs`, `error`, `repeat` and `expect` only");
+        check(
+            r#"{"chunks":[],"text":"x"}"#,
+            "1: `chunks` goes with `delayMs`, `error`, `repeat`, `expect` and `agent` only",
+        );
         check(r#"{"text":"x","afterChunks":1}"#, "1: `afterChunks` needs an `error`");
         assert!(
             Script::open("/nowhere/s.jsonl")
