@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The most seconds that an installation may take: a slow registry, and packages of some megabytes.
-const INSTALL_SECONDS: &str = "240";
+/// The most seconds that an installation may take: a slow registry and packages of 70 megabytes, but no more where nothing answers.
+const INSTALL_SECONDS: &str = "110";
 /// The most seconds that a server may live, so that none outlives a test that was killed.
 const LIFE_SECONDS: &str = "600";
 /// How long a server may take until it listens, on a machine that builds something beside it.

@@ -12,11 +12,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use dsh_tests::host::{self, Run};
-use dsh_tests::mock_server::{MockServer, Package, Registry};
+use dsh_tests::mock_server::{MockServer, Package, Registry, skip};
 use dsh_tests::sandbox::Sandbox;
 use serde_json::{Value, json};
 
@@ -46,12 +47,17 @@ fn made(sandbox: &Sandbox) -> PathBuf {
 }
 
 fn start(args: &[&str]) -> Option<MockServer> {
-    let server = LLAMA.start(|dir, port| {
+    static INSTALLED: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let cannot = |why: String| skip(LLAMA.name, &why);
+    // Where it cannot be had, that is found out and said once.
+    let dir = INSTALLED.get_or_init(|| LLAMA.install().map_err(cannot).ok()).as_ref()?;
+    let server = MockServer::start(LLAMA.name, |port| {
         let mut command = program(dir);
         command.args(["--host", "127.0.0.1", "--port", &port.to_string(), "--parallel", "1", "--threads", "1"]);
         command.args(["--jinja", "--no-webui", "--device", "none"]).args(args);
         command
-    })?;
+    });
+    let server = server.map_err(cannot).ok()?;
     let start = Instant::now();
     while server.get("/health").is_err() {
         assert!(start.elapsed() < NOTICE, "the server does not become ready");
