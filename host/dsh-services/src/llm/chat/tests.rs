@@ -34,7 +34,7 @@ async fn open(models: &Models) -> Result<ChunkStream, dsh_seam::ModelFailure> {
 
 async fn answer(reply: Reply) -> String {
     let server = ChatServer::start(vec![reply]).await;
-    all(open(&models(&server, |_| {})).await).await
+    all(open(&models(&server, |_| {})).await).await.replace(&server.base_url(), "SERVER")
 }
 
 async fn check(reply: Reply, expect: &[&str]) {
@@ -98,12 +98,12 @@ async fn failures_have_codes() {
     check(Reply::status(500, &body("oops")), &["!server the provider answered with status 500: oops status=500"]).await;
     check(
         Reply::status(401, &body(&format!("wrong key {KEY}!"))),
-        &["!auth the provider answered with status 401: wrong key ***! status=401"],
+        &["!auth the key of the provider `local` was refused (POST SERVER/chat/completions): the provider answered with status 401: wrong key ***! status=401"],
     )
     .await;
     check(
         Reply::status(307, "").header("location", "http://127.0.0.1:1/"),
-        &["!invalid-request the provider answered with status 307 status=307"],
+        &["!invalid-request the provider `local` has moved, and redirects are not followed: status 307 to http://127.0.0.1:1, asked by POST SERVER/chat/completions; `base-url` usually looks like `http://127.0.0.1:8080/v1` status=307"],
     )
     .await;
     check(Reply::stream(), &["!empty-response the provider answered with nothing"]).await;
@@ -131,7 +131,8 @@ async fn nobody_listens() {
     tokio::task::yield_now().await;
     let failed = all(open(&models).await).await;
     assert!(
-        failed.starts_with("!transport the request could not be sent: ") && !failed.contains("127.0.0.1:1/"),
+        failed.starts_with("!transport the provider `local` cannot be reached at http://127.0.0.1:")
+            && failed.ends_with("/chat/completions: the connection was refused; is the server running, and is the port of `base-url` right?"),
         "{failed}"
     );
 }
