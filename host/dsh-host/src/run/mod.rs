@@ -14,6 +14,7 @@ use dsh_seam::event::{Source as MessageSource, Status};
 use dsh_seam::message::ContentBlock;
 use dsh_seam::plugin::Plugin as _;
 use dsh_seam::tools::Approver;
+use dsh_services::llm::Models;
 
 use crate::approve::{self, InputApprover, PersonApprover, PersonAsked};
 use crate::args::{Approve, Output};
@@ -66,6 +67,7 @@ pub struct Running {
     closing: Closing,
     /// Watches the plugins' files, where that was asked for.
     reloader: Option<Reloader>,
+    models: Arc<Models>,
 }
 
 enum Prepared {
@@ -171,14 +173,14 @@ async fn prepare(
         watch = watch.with_commands(desk.clone(), Some(approver.clone()));
     }
     let watch = Arc::new(watch);
-    let services = compose::services(&plan, models, approve::approver(plan.approve, whoever), watch.clone());
+    let services = compose::services(&plan, models.clone(), approve::approver(plan.approve, whoever), watch.clone());
     let agent_loop = AgentLoop::new(services, compose::as_listeners(&plan, &plugins));
     let agents = create(&plan, &agent_loop, &closing).await?;
     let reloader = match plan.watch {
         true => Reloader::start(&plan, &plugins, agent_loop, watch.clone(), environment)?,
         false => None,
     };
-    let run = Running { plan, agents, watch, pump, writer, prompts, commands, shows_chat, closing, reloader };
+    let run = Running { plan, agents, watch, pump, writer, prompts, commands, shows_chat, closing, reloader, models };
     Ok(if is_chat { Prepared::Chat(Box::new(run), questions) } else { Prepared::Headless(Box::new(run)) })
 }
 
@@ -256,6 +258,10 @@ impl Running {
         }
         if self.closing.interrupted() {
             self.watch.earn(Code::Interrupted);
+        }
+        if let Some(problem) = self.models.record_problem() {
+            diagnostics::complain(format!("the recording is not complete: {problem}"));
+            self.watch.earn(Code::Session);
         }
         self.watch.finish();
         // The reader may be slow, and waiting for it must not hold a thread that serves signals.
