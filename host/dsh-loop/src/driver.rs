@@ -67,11 +67,12 @@ impl Core {
 
     /// Awaits the steps of a turn. When the time of the run is over before, the turn is cancelled and they are awaited as after an abort.
     async fn in_time<T>(&self, token: &TurnToken, steps: impl Future<Output = T>) -> T {
+        let time_is_up = self.services.budget.time_is_up();
         let mut steps = std::pin::pin!(steps);
         tokio::select! {
             biased;
             end = &mut steps => return end,
-            over = self.services.budget.time_is_up() => token.cancel(Cause::Budget(over)),
+            over = time_is_up => token.cancel(Cause::Budget(over)),
         }
         steps.await
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
 use crate::ids::AgentId;
 use crate::llm::Llm;
@@ -65,14 +66,13 @@ impl std::fmt::Debug for Registration {
 }
 
 /// What a whole run may use: all its agents, their sub-agents and their plugins together.
-#[async_trait]
 pub trait Budget: Send + Sync {
     /// What is used up, if anything is: nothing more may be begun. Looked at before each model request, so it is quick and never waits.
     fn used_up(&self) -> Option<OutOfBudget>;
     /// What is more than used up, if anything is: what was done last was too much already.
     fn exceeded(&self) -> Option<OutOfBudget>;
-    /// Returns when the time of the run is over; never, when it has no end. The first call begins it. Cancel safe.
-    async fn time_is_up(&self) -> OutOfBudget;
+    /// Is done when the time of the run is over; never, when it has no end. The first call begins it. Cancel safe.
+    fn time_is_up(&self) -> BoxFuture<'_, OutOfBudget>;
 }
 
 /// A budget that ran out.
@@ -88,7 +88,6 @@ pub struct OutOfBudget {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoBudget;
 
-#[async_trait]
 impl Budget for NoBudget {
     fn used_up(&self) -> Option<OutOfBudget> {
         None
@@ -96,8 +95,8 @@ impl Budget for NoBudget {
     fn exceeded(&self) -> Option<OutOfBudget> {
         None
     }
-    async fn time_is_up(&self) -> OutOfBudget {
-        std::future::pending().await
+    fn time_is_up(&self) -> BoxFuture<'_, OutOfBudget> {
+        std::future::pending().boxed()
     }
 }
 

@@ -4,10 +4,11 @@ use std::cmp::Ordering;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use dsh_seam::cost::Cost;
 use dsh_seam::message::Usage;
 use dsh_seam::services::{Budget, OutOfBudget};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 /// What a run may use at most; none is no limit.
@@ -84,7 +85,6 @@ impl RunBudget {
     }
 }
 
-#[async_trait]
 impl Budget for RunBudget {
     fn used_up(&self) -> Option<OutOfBudget> {
         self.first(Ordering::is_ge)
@@ -94,13 +94,16 @@ impl Budget for RunBudget {
         self.first(Ordering::is_gt)
     }
 
-    async fn time_is_up(&self) -> OutOfBudget {
-        let Some(time) = self.limits.time else { return std::future::pending().await };
-        let now = Instant::now();
+    fn time_is_up(&self) -> BoxFuture<'_, OutOfBudget> {
+        let Some(time) = self.limits.time else { return std::future::pending().boxed() };
         // A time that no clock can hold never ends.
-        let Some(ends) = now.checked_add(time) else { return std::future::pending().await };
-        tokio::time::sleep_until(*self.ends.get_or_init(|| ends)).await;
-        out_of_time(time)
+        let Some(ends) = Instant::now().checked_add(time) else { return std::future::pending().boxed() };
+        let ends = *self.ends.get_or_init(|| ends);
+        async move {
+            tokio::time::sleep_until(ends).await;
+            out_of_time(time)
+        }
+        .boxed()
     }
 }
 

@@ -2,6 +2,7 @@
 //! case can make. What a user could describe is a data case in `tests/cases/`.
 
 mod bench;
+mod budget;
 mod bounds;
 mod ends;
 mod exchange;

@@ -181,7 +181,7 @@ async fn an_abort_between_the_results_of_a_run_changes_none_of_them() {
 }
 
 /// Asks about every call of the tool `safe`.
-struct Asks;
+pub struct Asks;
 
 #[async_trait]
 impl Guard for Asks {
@@ -249,7 +249,7 @@ async fn questions_come_in_the_order_of_the_calls_however_long_the_guards_take()
 }
 
 /// A person who never answers.
-struct Silent;
+pub struct Silent;
 
 #[async_trait]
 impl Approver for Silent {
