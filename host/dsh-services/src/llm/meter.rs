@@ -133,7 +133,9 @@ impl Call {
         if is_whole {
             uncounted.say(&self.model);
         }
-        Some(self.count(Usage { cost: None, estimated: true, ..usage }))
+        // What the provider asked for the beginning stays where nobody knows a price.
+        let cost = usage.cost.filter(|_| self.meter.price.is_none());
+        Some(self.count(Usage { cost, estimated: true, ..usage }))
     }
 }
 
@@ -177,5 +179,164 @@ impl Stream for Measured {
                 Some(Ok(Chunk::Usage { usage }))
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::support::request;
+    use super::*;
+    use crate::budget::BudgetLimits;
+    use dsh_seam::cost::Cost;
+    use dsh_seam::message::{FinishReason, Message};
+    use dsh_seam::services::Budget;
+    use serde_json::json;
+
+    /// Says these chunks, then nothing for ever where it hangs.
+    struct Says {
+        chunks: Vec<Result<Chunk, ModelFailure>>,
+        hangs: bool,
+    }
+
+    #[async_trait]
+    impl Model for Says {
+        async fn stream(&self, _: Arc<ModelRequest>) -> Result<ChunkStream, ModelFailure> {
+            if let [Err(failure)] = self.chunks.as_slice() {
+                return Err(failure.clone());
+            }
+            let said = futures::stream::iter(self.chunks.clone());
+            Ok(if self.hangs { said.chain(futures::stream::pending()).boxed() } else { said.boxed() })
+        }
+    }
+
+    fn text(text: &str) -> Result<Chunk, ModelFailure> {
+        Ok(Chunk::TextDelta { index: 0, text: text.into() })
+    }
+
+    fn counted(usage: Usage) -> Result<Chunk, ModelFailure> {
+        Ok(Chunk::Usage { usage })
+    }
+
+    fn finish() -> Result<Chunk, ModelFailure> {
+        Ok(Chunk::Finish { reason: FinishReason::Stop })
+    }
+
+    fn gone() -> Result<Chunk, ModelFailure> {
+        Err(ModelFailure::new("transport", "gone"))
+    }
+
+    /// A tenth of a cent for a token in, one cent for a token out.
+    fn price() -> Option<Price> {
+        serde_json::from_value(json!({"input": 1000, "output": 10000})).ok()
+    }
+
+    struct Bench {
+        budget: Arc<RunBudget>,
+        meter: Meter,
+    }
+
+    impl Bench {
+        /// A network model under a budget of `tokens`.
+        fn new(tokens: Option<u64>) -> Self {
+            let limits = BudgetLimits { tokens, ..BudgetLimits::default() };
+            let budget = Arc::new(RunBudget::new(limits));
+            let meter = Meter { price: price(), budget: budget.clone(), uncounted: Some(Arc::default()) };
+            Self { budget, meter }
+        }
+
+        async fn ask(&self, chunks: &[Result<Chunk, ModelFailure>], hangs: bool) -> Result<ChunkStream, ModelFailure> {
+            let model = Arc::new(Says { chunks: chunks.to_vec(), hangs });
+            // 24 bytes, of which 4 are a token.
+            let asked = request("p/m", vec![Message::user_text("four words, six tokens .")], &[]);
+            Metered::new(model, self.meter.clone()).stream(asked).await
+        }
+
+        /// The kinds of chunks that come, usage with its counts.
+        async fn all(&self, chunks: &[Result<Chunk, ModelFailure>]) -> String {
+            let shown = |chunk: Result<Chunk, ModelFailure>| match chunk {
+                Ok(Chunk::Usage { usage }) => shown(&usage),
+                Ok(Chunk::Finish { .. }) => "finish".into(),
+                Ok(_) => "text".into(),
+                Err(failure) => failure.code,
+            };
+            let stream = self.ask(chunks, false).await.expect("it answers");
+            stream.map(shown).collect::<Vec<_>>().await.join(" ")
+        }
+
+        /// What was counted, in tokens.
+        fn used(&self) -> u64 {
+            let up = self.budget.used_up().map(|over| over.message).unwrap_or_default();
+            up.split(' ').find_map(|word| word.parse().ok()).unwrap_or_default()
+        }
+    }
+
+    fn shown(usage: &Usage) -> String {
+        let cost = usage.cost.map_or_else(|| "?".into(), |cost| cost.to_string());
+        let estimated = if usage.estimated { "~" } else { "" };
+        format!("{estimated}{}+{}+{}={cost}", usage.input, usage.output, usage.reasoning)
+    }
+
+    const TOLD: Usage =
+        Usage { input: 5, output: 2, cache_read: 0, cache_write: 0, reasoning: 0, cost: None, estimated: false };
+
+    #[tokio::test]
+    async fn what_is_counted_gets_its_price_unless_it_has_one() {
+        let bench = Bench::new(None);
+        assert_eq!(bench.all(&[text("a"), counted(TOLD), finish()]).await, "text 5+2+0=0.025 finish");
+        let own = Usage { cost: Some(Cost::from_parts(1)), ..TOLD };
+        assert_eq!(bench.all(&[text("a"), counted(own), finish()]).await, "text 5+2+0=0.000000001 finish");
+        assert_eq!(bench.all(&[text("a"), finish()]).await, "text finish", "nobody needs to know");
+        assert_eq!(bench.all(&[text("a"), gone()]).await, "text transport");
+    }
+
+    #[tokio::test]
+    async fn a_later_count_replaces_an_earlier_one() {
+        let bench = Bench::new(Some(1));
+        let early = Usage { output: 1, ..TOLD };
+        let all = bench.all(&[counted(early), text("a"), counted(TOLD), finish()]).await;
+        assert_eq!((all.as_str(), bench.used()), ("5+1+0=0.015 text 5+2+0=0.025 finish", 7));
+    }
+
+    #[tokio::test]
+    async fn who_does_not_count_is_reckoned_for() {
+        let bench = Bench::new(Some(1));
+        let input = request("p/m", vec![Message::user_text("four words, six tokens .")], &[]).estimated_tokens();
+        let expect = format!("text ~{input}+2+0={} finish", Cost::from_parts(u64::from(input + 20) * 1_000_000));
+        assert_eq!(bench.all(&[text("8 bytes."), finish()]).await, expect);
+        assert_eq!(bench.used(), u64::from(input) + 2);
+        let nothing = Usage::default();
+        assert!(bench.all(&[counted(nothing), text("8 bytes."), finish()]).await.contains("text ~"), "all zero");
+        let whole = bench.all(&[text("a whole text that is long"), counted(TOLD), finish()]).await;
+        assert_eq!(whole, "text 5+2+0=0.025 finish", "what a provider says of a whole answer holds");
+    }
+
+    #[tokio::test]
+    async fn what_an_answer_that_was_cut_had_used_is_counted() {
+        let early = Usage { output: 1, ..TOLD };
+        let bench = Bench::new(Some(1));
+        let all = bench.all(&[counted(early), text("sixteen bytes.. "), gone()]).await;
+        assert_eq!((all.as_str(), bench.used()), ("5+1+0=0.015 text ~5+4+0=0.045 transport", 9));
+        let bench = Bench::new(Some(1));
+        let mut stream = bench.ask(&[counted(early), text("sixteen bytes.. ")], true).await.expect("it answers");
+        stream.next().await;
+        assert_eq!(bench.used(), 6, "known at once");
+        stream.next().await;
+        drop(stream);
+        assert_eq!(bench.used(), 9, "an abort");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_was_refused_used_nothing() {
+        let bench = Bench::new(Some(1));
+        assert_eq!(bench.ask(&[gone()], false).await.err().map(|failure| failure.code).as_deref(), Some("transport"));
+        assert_eq!(bench.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_model_of_this_process_uses_what_it_says() {
+        let mut bench = Bench::new(Some(1));
+        bench.meter.uncounted = None;
+        assert_eq!(bench.all(&[text("8 bytes."), finish()]).await, "text finish");
+        assert_eq!(bench.used(), 0);
     }
 }
