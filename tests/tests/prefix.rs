@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use dsh_testkit::provider_server::{Answer, Protocol, ProviderServer, Received, Reply};
+use dsh_testkit::provider_server::{Answer, Protocol, ProviderServer, Reply};
 use dsh_tests::host::{self, Run};
 use dsh_tests::sandbox::Sandbox;
 use serde_json::value::RawValue;
@@ -51,12 +51,6 @@ struct Stage {
     sandbox: Sandbox,
 }
 
-/// What one process did.
-struct Acted {
-    received: Vec<Received>,
-    events: Vec<Value>,
-}
-
 impl Stage {
     fn new(kind: &'static str) -> Self {
         // Several kinds speak Chat Completions.
@@ -69,8 +63,8 @@ impl Stage {
         Self { kind, protocol, runtime, sandbox }
     }
 
-    /// Runs the binary once against a server that gives these answers.
-    fn act(&self, replies: Vec<Reply>, stdin: &str, more: &[&str]) -> Acted {
+    /// Runs the binary once against a server that gives these answers: the bodies of the requests, and the events.
+    fn act(&self, replies: Vec<Reply>, stdin: &str, more: &[&str]) -> (Vec<String>, Vec<Value>) {
         let server = self.runtime.block_on(ProviderServer::start(replies));
         let config = format!("[providers.remote]\nkind = \"{}\"\nbase-url = \"{}\"\n", self.kind, server.base_url());
         std::fs::write(self.sandbox.workspace.join("host.toml"), config).expect("written");
@@ -89,7 +83,7 @@ impl Stage {
         let args = common.iter().chain(more).map(|arg| self.sandbox.expand(arg)).collect();
         let outcome = self.host(args, stdin);
         let events = outcome.lines().map(|line| serde_json::from_str(line).expect("an event is JSON")).collect();
-        Acted { received: server.received(), events }
+        (server.received().into_iter().map(|received| received.body).collect(), events)
     }
 
     fn host(&self, args: Vec<String>, stdin: &str) -> String {
@@ -155,31 +149,39 @@ impl Stage {
     }
 }
 
-/// The body up to the end of the list of messages, without its bracket, and without hints where to cache, which may move.
-fn head(body: &str) -> String {
-    let members: BTreeMap<String, &RawValue> = serde_json::from_str(body).expect("the body is an object");
-    let list = members.get("messages").or_else(|| members.get("input")).expect("there are messages").get();
-    let end = list.as_ptr() as usize - body.as_ptr() as usize + list.len() - 1;
-    body[..end].replace(r#","cache_control":{"type":"ephemeral"}"#, "")
+/// A request, as far as it is compared.
+struct Asked {
+    /// The model, in the provider's words.
+    model: String,
+    /// The body up to the end of the list of messages, without its bracket, and without hints where to cache, which may move.
+    head: String,
 }
 
-fn model(received: &Received) -> String {
-    received.json()["model"].as_str().unwrap_or_default().to_owned()
+impl Asked {
+    fn new(body: &str) -> Self {
+        let members: BTreeMap<String, &RawValue> = serde_json::from_str(body).expect("the body is an object");
+        let model = serde_json::from_str(members["model"].get()).expect("the model has a name");
+        let list = members.get("messages").or_else(|| members.get("input")).expect("there are messages").get();
+        let end = list.as_ptr() as usize - body.as_ptr() as usize + list.len() - 1;
+        Self { model, head: body[..end].replace(r#","cache_control":{"type":"ephemeral"}"#, "") }
+    }
 }
 
 fn common(left: &str, right: &str) -> usize {
+    if right.starts_with(left) {
+        return left.len();
+    }
     left.bytes().zip(right.bytes()).take_while(|(left, right)| left == right).count()
 }
 
-/// The places of the requests of `model` that do not begin with all that the one before had.
-fn broken(kind: &str, name: &str, received: &[Received]) -> Vec<usize> {
-    let mut last: Option<String> = None;
+/// The places of the requests to a model that do not begin with all that the one before had.
+fn broken(kind: &str, model: &str, asked: &[Asked]) -> Vec<usize> {
+    let mut last: Option<&str> = None;
     let mut broken = Vec::new();
-    for (at, request) in received.iter().filter(|request| model(request) == name).enumerate() {
-        let head = head(&request.body);
+    for (at, Asked { head, .. }) in asked.iter().filter(|asked| asked.model == model).enumerate() {
         if let Some(last) = last {
-            let common = common(&last, &head);
-            println!("{kind} {name} {at}: {common} of {} bytes, of {} before", head.len(), last.len());
+            let common = common(last, head);
+            println!("{kind} {model} {at}: {common} of {} bytes, of {} before", head.len(), last.len());
             if common < last.len() {
                 broken.push(at);
             }
@@ -204,7 +206,7 @@ fn input(lines: &[Value]) -> String {
 }
 
 /// Two turns with steering and pictures in one process, a third in another.
-fn act_long(stage: &Stage, steps: [usize; 3], more: &[&str]) -> (Vec<Received>, Vec<Value>, usize) {
+fn act_long(stage: &Stage, steps: [usize; 3], more: &[&str]) -> (Vec<Asked>, Vec<Value>, usize) {
     let args: Vec<&str> = PLUGINS.iter().chain(more).copied().collect();
     let (mut replies, first) = stage.turn(1, steps[0]);
     let (second_replies, second) = stage.turn(2, steps[1]);
@@ -218,41 +220,40 @@ fn act_long(stage: &Stage, steps: [usize; 3], more: &[&str]) -> (Vec<Received>, 
         json!({"send": picture, "after": "turn/end#1"}),
         json!({"inject": "it is late", "after": "tool/result#80"}),
     ];
-    let acted = stage.act(replies, &input(&lines), &args);
-    let (mut received, mut events) = (acted.received, acted.events);
+    let (mut bodies, mut events) = stage.act(replies, &input(&lines), &args);
     let id = session(&events, "main");
     let (replies, third) = stage.turn(3, steps[2]);
     let resume: Vec<&str> = args.iter().copied().chain(["--resume", &id]).collect();
-    let acted = stage.act(replies, &input(&[json!({"send": "once more"})]), &resume);
-    received.extend(acted.received);
-    events.extend(acted.events);
-    (received, events, first + second + third)
+    let (more_bodies, more_events) = stage.act(replies, &input(&[json!({"send": "once more"})]), &resume);
+    bodies.extend(more_bodies);
+    events.extend(more_events);
+    (bodies.iter().map(|body| Asked::new(body)).collect(), events, first + second + third)
 }
 
 fn check_long(kind: &'static str) {
     let stage = Stage::new(kind);
-    let (received, events, count) = act_long(&stage, LONG, &[]);
-    let of_main = received.iter().filter(|request| model(request) == "main").count();
+    let (asked, events, count) = act_long(&stage, LONG, &[]);
+    let of_main = asked.iter().filter(|asked| asked.model == "main").count();
     assert_eq!(of_main, count, "all was asked that was to be asked");
     assert!(count > 230, "it is long: {count}");
-    assert_eq!(broken(kind, "main", &received), [] as [usize; 0]);
+    assert_eq!(broken(kind, "main", &asked), [] as [usize; 0]);
     let told = stage.told(&session(&events, "main"));
     assert_eq!((told.len(), told_broken(&told)), (count, vec![]));
-    let mut others: Vec<String> = received.iter().map(model).filter(|name| name != "main").collect();
+    let mut others: Vec<&str> = asked.iter().map(|asked| asked.model.as_str()).filter(|name| *name != "main").collect();
     others.dedup();
     assert_eq!(others.len(), 23);
     for name in others {
-        assert_eq!(broken(kind, &name, &received), [] as [usize; 0]);
+        assert_eq!(broken(kind, name, &asked), [] as [usize; 0]);
     }
 }
 
 fn check_compaction(kind: &'static str) {
     let stage = Stage::new(kind);
     let compaction = r#"compaction={"trigger-tokens":15000,"keep-tokens":5000}"#;
-    let (received, events, count) = act_long(&stage, SHORT, &["--plugin", "compaction", "--plugin-config", compaction]);
+    let (asked, events, count) = act_long(&stage, SHORT, &["--plugin", "compaction", "--plugin-config", compaction]);
     let told = stage.told(&session(&events, "main"));
     assert_eq!(told.len(), count);
-    let broken = broken(kind, "main", &received);
+    let broken = broken(kind, "main", &asked);
     assert!(broken.len() > 3, "it was compacted often enough: {broken:?}");
     assert_eq!(told_broken(&told), broken, "`session cache` tells of the requests that broke on the wire");
     let compactions =
@@ -269,9 +270,8 @@ fn check_compaction(kind: &'static str) {
 fn check_order(kind: &'static str) {
     let stage = Stage::new(kind);
     let first = |_| {
-        let acted = stage.act(vec![stage.says("hello")], &input(&[json!({"send": "hello"})]), PLUGINS);
-        let mut body: serde_json::Map<String, Value> =
-            serde_json::from_str(&acted.received[0].body).expect("an object");
+        let (bodies, _) = stage.act(vec![stage.says("hello")], &input(&[json!({"send": "hello"})]), PLUGINS);
+        let mut body: serde_json::Map<String, Value> = serde_json::from_str(&bodies[0]).expect("an object");
         // It is another session each time.
         body.remove("prompt_cache_key");
         Value::Object(body).to_string()
