@@ -651,6 +651,58 @@ mod tests {
         check(&[finish("stop")], false);
     }
 
+    /// Where in a value something stands.
+    fn places(value: &Value, at: String, out: &mut Vec<String>) {
+        match value {
+            Value::Array(list) => list.iter().enumerate().for_each(|(n, item)| places(item, format!("{at}/{n}"), out)),
+            Value::Object(map) => map.iter().for_each(|(name, item)| places(item, format!("{at}/{name}"), out)),
+            _ => {}
+        }
+        out.push(at);
+    }
+
+    #[test]
+    fn whatever_stands_anywhere_an_answer_is_read_to_its_end() {
+        let details = json!([{"type": "reasoning.text", "text": "a", "signature": "s", "index": 0}]);
+        let call = json!({"index": 0, "id": "a", "type": "function", "function": {"name": "t", "arguments": "{}"}, "extra_content": {"a": 1}});
+        let usage = json!({"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 3, "prompt_tokens_details": {"cached_tokens": 1}, "cost": 1});
+        let events = json!([
+            {"choices": [{"index": 0, "delta": {"reasoning": "a", "reasoning_details": details, "thinking_blocks": details}}]},
+            {"choices": [{"index": 0, "delta": {"content": [{"type": "thinking", "thinking": [{"text": "a"}]}], "refusal": "b"}}]},
+            {"choices": [{"index": 0, "delta": {"tool_calls": [call], "function_call": {"name": "u", "arguments": "{}"}}}]},
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": usage}], "x_groq": {"usage": usage}},
+            {"choices": [], "usage": usage, "timings": {"cache_n": 1, "prompt_n": 1, "predicted_n": 1}},
+            "[DONE]",
+        ]);
+        let mut all = Vec::new();
+        places(&events, String::new(), &mut all);
+        let others = [
+            json!(null),
+            json!(true),
+            json!(-1),
+            json!(1e300),
+            json!("x"),
+            json!([]),
+            json!([[]]),
+            json!({}),
+            json!({"a": {}}),
+        ];
+        for (place, other) in all
+            .iter()
+            .filter(|place| !place.is_empty())
+            .flat_map(|place| others.iter().map(move |other| (place, other)))
+        {
+            let mut events = events.clone();
+            *events.pointer_mut(place).expect("it stands there") = other.clone();
+            let lines = decode(events.as_array().expect("a list"));
+            let last = lines.last().expect("something comes of it");
+            assert!(last.starts_with("{\"type\":\"finish\"") || last.starts_with('!'), "{other} at {place}: {lines:?}");
+            let opened = lines.iter().filter(|line| line.contains("block-start")).count();
+            let closed = lines.iter().filter(|line| line.contains("block-end")).count();
+            assert!(last.starts_with('!') || opened == closed, "{other} at {place}: {lines:?}");
+        }
+    }
+
     #[test]
     fn a_document_is_whole_by_its_form() {
         let whole = |body: Value| {
