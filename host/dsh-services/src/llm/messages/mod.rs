@@ -7,6 +7,8 @@ mod blocks;
 mod decode;
 mod frame;
 mod request;
+#[cfg(test)]
+mod tests;
 
 use dsh_seam::llm::ModelRequest;
 

@@ -112,7 +112,8 @@ impl Said {
     /// Gemini says in the words of a used-up quota that a minute's share is used up, and how long to wait.
     fn quota(&self) -> bool {
         let used_up = self.tells(&["exceeded your current quota"]) && self.wait_ms.is_none();
-        used_up || self.says("insufficient_quota") || self.says("billing") || self.tells(&["insufficient balance"])
+        let poor = self.tells(&["insufficient balance"]) || self.tells(&["credit balance is too low"]);
+        used_up || poor || self.says("insufficient_quota") || self.says("billing")
     }
 
     fn wrong_key(&self) -> bool {
