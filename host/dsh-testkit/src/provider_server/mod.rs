@@ -223,6 +223,11 @@ async fn send(stream: &mut TcpStream, reply: &Reply) -> io::Result<Sent> {
     for part in &reply.parts {
         match part {
             Part::Bytes(bytes) => write(stream, reply.framing, bytes).await?,
+            Part::Pause(pause) => {
+                if left_within(stream, *pause).await {
+                    return Ok(Sent::HungUp);
+                }
+            }
             Part::Slowly(bytes, every) => {
                 for byte in bytes {
                     if left_within(stream, *every).await {

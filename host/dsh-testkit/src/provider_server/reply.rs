@@ -9,6 +9,8 @@ use super::wire::{Answer, Protocol, Stage, WireEvent};
 pub(super) enum Part {
     /// Sends bytes in a packet of their own, as far as that can be had.
     Bytes(Vec<u8>),
+    /// Sends nothing for so long.
+    Pause(Duration),
     /// Sends bytes one at a time, with so much time before each.
     Slowly(Vec<u8>, Duration),
     /// Sends the bytes again and again until the client hangs up, with so much time between.
@@ -167,6 +169,12 @@ impl Reply {
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
         self.part(Part::Bytes(bytes.to_vec()))
+    }
+
+    /// What follows comes so much later.
+    #[must_use]
+    pub fn after(self, pause: Duration) -> Self {
+        self.part(Part::Pause(pause))
     }
 
     /// These bytes until the client hangs up, with so much time between.
