@@ -116,12 +116,25 @@ impl Told {
 
 /// Runs the binary against the server, with these further members in each request's body.
 fn run(sandbox: &Sandbox, server: &MockServer, body: Value, args: &[&str], signal: Option<(&str, &str)>) -> Told {
+    run_with(sandbox, server, body, json!({}), args, signal)
+}
+
+/// The same with these further keys of the provider of Chat Completions.
+fn run_with(
+    sandbox: &Sandbox,
+    server: &MockServer,
+    body: Value,
+    keys: Value,
+    args: &[&str],
+    signal: Option<(&str, &str)>,
+) -> Told {
     let provider = |kind: &str| json!({"kind": kind, "base-url": format!("{}/v1", server.url()), "extra-body": body});
-    let providers = json!({
+    let mut providers = json!({
         "llama": provider("compatible"),
         "responses": provider("openai-responses"),
         "messages": provider("anthropic"),
     });
+    providers["llama"].as_object_mut().expect("a table").extend(keys.as_object().cloned().unwrap_or_default());
     let config = toml::to_string(&json!({ "providers": providers })).expect("TOML");
     let path = sandbox.case.join("host.toml");
     fs::write(&path, config).expect("the folder is there");
@@ -202,6 +215,30 @@ fn a_tool_is_called_and_its_answer_is_read_in_every_protocol() {
             told.stderr,
             told.events
         );
+    }
+}
+
+#[test]
+fn what_is_thought_is_told_and_sent_back_where_it_is_wanted() {
+    for (send, times) in [("never", 0), ("always", 1)] {
+        let sandbox = Sandbox::new().expect("a folder");
+        let template = sandbox.case.join("thinking.jinja");
+        fs::write(&template, model::THINKING).expect("the folder is there");
+        let model = made(&sandbox);
+        let (model, template) = (model.to_string_lossy(), template.to_string_lossy());
+        let Some(server) = start(&["--model", &model, "--chat-template-file", &template]) else { return };
+        let keys = json!({"send-reasoning": send});
+        let told = run_with(&sandbox, &server, json!({"seed": 7}), keys.clone(), &["hello"], None);
+        let content = &told.all("assistant/message")[0]["content"];
+        let (thought, text) =
+            (content[0]["text"].as_str().expect("a text"), content[1]["text"].as_str().expect("a text"));
+        assert_eq!(*content, json!([{"type": "reasoning", "text": thought}, {"type": "text", "text": text}]));
+        assert!(told.chunks("reasoning-delta").len() > 1, "it comes in pieces: {thought}");
+        let told = run_with(&sandbox, &server, json!({"seed": 7}), keys, &["--continue", "more"], None);
+        let sent_back = format!("[T]\n{thought}[/T]\n").repeat(times);
+        let prompt = format!("|user\nhello|end\n|assistant\n{sent_back}{text}|end\n|user\nmore|end\n|assistant\n[T]\n");
+        let [[input, _, cached]] = usages(&told)[..] else { panic!("{:?}", told.events) };
+        assert_eq!(input + cached, prompt.len() as u64, "{send}: {prompt}");
     }
 }
 

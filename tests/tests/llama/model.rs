@@ -20,6 +20,17 @@ pub const TEMPLATE: &str = concat!(
     "{%- if add_generation_prompt %}{{- '|assistant\n' }}{%- endif %}",
 );
 
+/// The same for a model that thinks first, between `[T]` and `[/T]`, and has no tools.
+pub const THINKING: &str = concat!(
+    "{%- for message in messages %}",
+    "{%- if message.role == 'assistant' %}{{- '|assistant\n' }}",
+    "{%- if message.reasoning_content %}{{- '[T]\n' + message.reasoning_content + '[/T]\n' }}{%- endif %}",
+    "{%- if message.content %}{{- message.content }}{%- endif %}{{- '|end\n' }}",
+    "{%- else %}{{- '|' + message.role + '\n' + message.content + '|end\n' }}{%- endif %}",
+    "{%- endfor %}",
+    "{%- if add_generation_prompt %}{{- '|assistant\n' }}{%- if enable_thinking %}{{- '[T]\n' }}{%- endif %}{%- endif %}",
+);
+
 /// Tokens in front of those of bytes: the unknown one, the beginning, the end.
 const SPECIAL: usize = 3;
 const END: usize = 2;
@@ -66,6 +77,12 @@ fn output() -> Vec<f32> {
     begin[RESULTS] = -20.0;
     for (last, next) in [(b'<', byte(b'#')), (b'#', byte(b'>')), (b'>', byte(b'\n')), (b'%', END)] {
         rows[next][byte(last)] = -2.0 * NEVER;
+    }
+    // A thought ends with the last letters of the alphabet.
+    for (last, next) in
+        [(b'x', b'['), (b'y', b'['), (b'z', b'['), (b'[', b'/'), (b'/', b'T'), (b'T', b']'), (b']', b'\n')]
+    {
+        rows[byte(next)][byte(last)] = -2.0 * NEVER;
     }
     rows.concat()
 }
