@@ -75,6 +75,7 @@ fn exactly_what_was_named() {
     check("files", &["tools/provider", "plugin/configure"], &["wasi:filesystem/preopens"]);
     check("shell", &["tools/provider", "plugin/configure"], &["dsh:tools/process"]);
     check("compaction", &["agent/request", "agent/request-error", "plugin/configure"], &["dsh:llm/model"]);
+    check("retry", &["agent/request-error", "plugin/configure"], &[]);
     check("permission", &["tools/guard", "plugin/configure"], &[]);
     check("sandbox", &["tools/execute", "plugin/configure"], &[]);
     check("task", &["tools/provider", "plugin/configure"], &["dsh:agent/agents"]);

@@ -75,7 +75,7 @@ fn workspace(files: &[(&str, &str)]) -> (tempfile::TempDir, Engine) {
 #[tokio::test]
 async fn shipped_plugins_load_and_describe_themselves() {
     let (_home, engine) = workspace(&[]);
-    for plugin in ["compaction", "echo", "files", "permission", "plan-mode", "sandbox", "shell"] {
+    for plugin in ["compaction", "echo", "files", "permission", "plan-mode", "retry", "sandbox", "shell"] {
         let description =
             engine.describe(shipped(plugin), name(plugin)).await.unwrap_or_else(|error| panic!("{plugin}: {error}"));
         assert!(!description.inspection.seams.is_empty(), "{plugin}");

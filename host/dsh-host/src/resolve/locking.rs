@@ -34,7 +34,10 @@ fn command(scope: &Scope<'_>, added: bool) -> String {
     options.plugins.iter().for_each(|plugin| push("--plugin", plugin));
     options.grants.iter().for_each(|grant| push("--grant", grant));
     options.agent.iter().for_each(|agent| push("--agent", agent));
-    options.model.iter().filter(|_| added).for_each(|model| push("--model", model));
+    if added {
+        options.model.iter().for_each(|model| push("--model", model));
+        options.base_url.iter().for_each(|url| push("--base-url", url));
+    }
     let lock_file = options.lock_file.as_ref().map(|path| path.display().to_string());
     lock_file.iter().for_each(|file| push("--lock-file", file));
     if options.no_default_plugins {
