@@ -254,9 +254,7 @@ impl Messages {
             if before + length > at {
                 let mut rest = self.0.split_off(index);
                 let (left, right) = rest.remove(0).split(at - before);
-                if left.len() > 0 {
-                    self.0.push(left);
-                }
+                self.0.push(left);
                 rest.insert(0, right);
                 return rest;
             }

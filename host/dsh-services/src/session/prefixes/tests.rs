@@ -150,6 +150,8 @@ fn tools_come_first() {
     described["description"] = "more".into();
     log.add("plugin/reloaded", json!({"turn": 1, "plugin": "exchanged"}));
     log.step().sent(json!({"tools": [tool("a"), described]}));
+    // What was changed in a step that sent nothing is of no matter, nor what was exchanged before the last request.
+    log.step().changed("fruitless", &["tools"]).step().sent(json!({"tools": []}));
     let tools = |index: usize, before: Option<&str>, after: Option<&str>, by: Value| {
         let mut place = json!({"at": "tools", "index": index, "by": by});
         for (key, name) in [("before", before), ("after", after)] {
@@ -165,6 +167,7 @@ fn tools_come_first() {
         (16, Some(3), tools(1, Some("ccc"), Some("bb"), by_plugin("hider"))),
         (11, Some(7), tools(2, Some("ccc"), None, json!([{"type": "configuration"}]))),
         (15, Some(3), tools(1, Some("bb"), Some("bb"), by_plugin("exchanged"))),
+        (4, Some(0), tools(0, Some("a"), None, json!([{"type": "configuration"}]))),
     ]);
 }
 
@@ -173,7 +176,7 @@ fn a_system_prompt_is_compared_to_the_byte() {
     let mut log = Log::default();
     let system = |text: &str, sections: Value| json!({"system": text, "sections": sections});
     log.user("12345").step().sent(json!({"system": "A\n\nsüß"}));
-    log.step().sent(json!({"system": "A\n\nsüs"}));
+    log.step().sent(json!({"system": "A\n\nsöß"}));
     log.step().sent(system("A\n\nB\n\nsüs", json!([section("p", "a", "1"), section("q", "b", "1")])));
     log.step().sent(system("A\n\nC\n\nsüs", json!([section("p", "a", "1"), section("q", "b", "2")])));
     log.step().sent(system("A\n\nsüs", json!([section("p", "a", "1")])));
@@ -191,7 +194,7 @@ fn a_system_prompt_is_compared_to_the_byte() {
     };
     log.check(&[
         (13, None, no_break()),
-        (12, Some(6), system(6, None, json!([{"type": "configuration"}]))),
+        (13, Some(4), system(4, None, json!([{"type": "configuration"}]))),
         (15, Some(3), system(3, Some(("p", "a", "new")), by_plugin("p"))),
         (15, Some(3), system(3, Some(("q", "b", "changed")), by_plugin("q"))),
         (12, Some(3), system(3, Some(("q", "b", "gone")), by_plugin("q"))),
@@ -219,6 +222,16 @@ fn a_compaction_breaks_once() {
         (12, Some(7), no_break()),
         (20, Some(12), no_break()),
     ]);
+}
+
+#[test]
+fn a_compaction_may_begin_with_what_was_there() {
+    let mut log = Log::default();
+    log.user("1").user("22").user("333").step().sent(json!({}));
+    log.step().compact("p", 0, 2, "1").sent(json!({}));
+    let kind = json!({"role": "user", "origin": "user"});
+    let broken = json!({"at": "messages", "index": 1, "before": kind, "after": kind, "by": by_plugin("p")});
+    log.check(&[(6, None, no_break()), (4, Some(1), broken)]);
 }
 
 #[test]
