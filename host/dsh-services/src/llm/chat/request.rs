@@ -2,7 +2,6 @@
 //! with the bytes of the one before.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use dsh_seam::llm::ModelRequest;
@@ -11,10 +10,9 @@ use dsh_seam::message::{
     result_text,
 };
 use serde::Serialize;
-use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::super::network::body::{Body, extra};
+use super::super::network::body::{Body, arguments, extra};
 use super::super::network::{Target, kept};
 use super::super::provider::{ProviderKind, SendReasoning, SystemRole};
 use super::written::{Draft, Written};
@@ -330,7 +328,11 @@ fn reasoning<'a>(message: &'a Message, provider: &str) -> (String, Vec<(&'static
 
 fn call(call: &ToolCall, target: &Target) -> Value {
     let provider = &target.provider.name;
-    let arguments = arguments(&call.arguments, target.provider.kind);
+    // OpenAI takes any text.
+    let arguments = match target.provider.kind {
+        ProviderKind::OpenAi if !call.arguments.trim().is_empty() => call.arguments.as_str().into(),
+        _ => arguments(&call.arguments),
+    };
     let mut out =
         json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": arguments } });
     for name in KEPT_OF_CALLS {
@@ -339,16 +341,6 @@ fn call(call: &ToolCall, target: &Target) -> Value {
         }
     }
     out
-}
-
-/// The arguments of a call as a server takes them back. OpenAI takes any text; others read it for the model's template, and would
-/// refuse the whole conversation for ever when it is no object.
-fn arguments(raw: &str, kind: ProviderKind) -> Cow<'_, str> {
-    if raw.trim().is_empty() {
-        return "{}".into();
-    }
-    let is_object = || serde_json::from_str::<HashMap<Cow<'_, str>, IgnoredAny>>(raw).is_ok();
-    if kind == ProviderKind::OpenAi || is_object() { raw.into() } else { json!({ "invalid": raw }).to_string().into() }
 }
 
 #[cfg(test)]
@@ -579,15 +571,15 @@ mod tests {
 
     #[test]
     fn arguments_that_are_no_object_do_not_spoil_the_conversation() {
-        let check = |raw: &str, openai: &str, other: &str| {
-            assert_eq!(arguments(raw, ProviderKind::OpenAi), openai);
-            assert_eq!(arguments(raw, ProviderKind::Compatible), other);
-            assert_eq!(arguments(raw, ProviderKind::DeepSeek), other);
+        let check = |kind: ProviderKind, raw: &str, expect: &str| {
+            let call = ToolCall { id: "1".into(), name: "t".into(), arguments: raw.into(), opaque: None };
+            let request = request("x/m", vec![Message::assistant(vec![ContentBlock::ToolCall(call)])], &[]);
+            assert_eq!(parsed(kind, &request)["messages"][0]["tool_calls"][0]["function"]["arguments"], expect);
         };
-        check("", "{}", "{}");
-        check(r#"{"a": "ä\n"}"#, r#"{"a": "ä\n"}"#, r#"{"a": "ä\n"}"#);
-        check(r#"{"a": b"#, r#"{"a": b"#, r#"{"invalid":"{\"a\": b"}"#);
-        check("[1]", "[1]", r#"{"invalid":"[1]"}"#);
+        check(ProviderKind::OpenAi, r#"{"a": b"#, r#"{"a": b"#);
+        check(ProviderKind::OpenAi, "", "{}");
+        check(ProviderKind::Compatible, r#"{"a": b"#, r#"{"invalid":"{\"a\": b"}"#);
+        check(ProviderKind::DeepSeek, r#"{"a": b"#, r#"{"invalid":"{\"a\": b"}"#);
     }
 
     #[test]

@@ -3,8 +3,12 @@
 //! A message is written once and kept with it, so that a step costs what it adds and the copying of the rest, and a request begins with
 //! the bytes of the one before.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use dsh_seam::llm::ModelRequest;
-use serde_json::{Map, Value};
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
 
 /// What a message's frame takes beside its text, in bytes, for the first allocation.
 const ROOM_PER_MESSAGE: usize = 128;
@@ -77,6 +81,18 @@ pub(in super::super) fn joined(values: &[Value]) -> String {
     values.iter().map(Value::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// The arguments of a call as every server takes them back: most read them for the model's template, and would refuse the whole
+/// conversation for ever when they are no object.
+pub(in super::super) fn arguments(raw: &str) -> Cow<'_, str> {
+    if raw.trim().is_empty() {
+        return "{}".into();
+    }
+    match serde_json::from_str::<HashMap<Cow<'_, str>, IgnoredAny>>(raw) {
+        Ok(_) => raw.into(),
+        Err(_) => json!({ "invalid": raw }).to_string().into(),
+    }
+}
+
 /// The members of a request's `extra`, and of the provider's own, that are sent beside those of the protocol; the request's win.
 /// `reserved` are those that cannot be replaced: the adapter could not read the answer, or would send another conversation.
 pub(in super::super) fn extra<'a>(
@@ -88,4 +104,17 @@ pub(in super::super) fn extra<'a>(
     own.chain(request)
         .filter(|(name, _)| !reserved.contains(&name.as_str()))
         .map(|(name, value)| (name.clone(), value.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn arguments_are_an_object() {
+        let check = |raw: &str, expect: &str| assert_eq!(super::arguments(raw), expect);
+        check("", "{}");
+        check(" ", "{}");
+        check(r#"{"a":  "ä\n"}"#, r#"{"a":  "ä\n"}"#);
+        check(r#"{"a": b"#, r#"{"invalid":"{\"a\": b"}"#);
+        check("[1]", r#"{"invalid":"[1]"}"#);
+    }
 }

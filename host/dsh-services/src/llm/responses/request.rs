@@ -10,7 +10,7 @@ use dsh_seam::message::{
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::super::network::body::{Body, extra, joined};
+use super::super::network::body::{Body, arguments, extra, joined};
 use super::super::network::{Target, kept};
 
 /// Members that `extra` cannot replace: the adapter could not read the answer, or would send another conversation.
@@ -176,7 +176,7 @@ fn assistant(message: &Message, provider: &str) -> Vec<Value> {
             }
             ContentBlock::Reasoning(block) => item(block.opaque.as_ref()),
             ContentBlock::ToolCall(call) => {
-                let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+                let arguments = arguments(&call.arguments);
                 Some(json!({ "type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments }))
             }
             ContentBlock::Other(value) => item(value.get("opaque")),
