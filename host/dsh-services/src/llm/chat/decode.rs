@@ -1,5 +1,7 @@
 //! From the events of Chat Completions to chunks. A block is closed by a `finish_reason` or `[DONE]`, never because a body ended.
 
+use std::collections::BTreeMap;
+
 use dsh_seam::message::{Chunk, FinishReason, Usage};
 use dsh_seam::{Failure, ModelFailure};
 use serde_json::{Map, Value};
@@ -23,6 +25,8 @@ pub(super) struct Decoder {
     /// What must travel back with the reasoning.
     kept: Map<String, Value>,
     calls: Vec<Call>,
+    /// Pieces of calls that came before the call in front of theirs has begun, by the provider's number.
+    early: BTreeMap<u64, Vec<Value>>,
     refused: bool,
     /// Set by a `finish_reason`; sent as the last chunk, as the usage may still come.
     finish: Option<FinishReason>,
@@ -85,6 +89,7 @@ impl Decode for Decoder {
         if self.over {
             return Ok(());
         }
+        self.add_early();
         match self.finish.clone() {
             Some(reason) => self.last(reason),
             None if self.blocks.is_empty() => return Err(empty()),
@@ -104,6 +109,7 @@ impl Decoder {
             reasoning: None,
             kept: Map::new(),
             calls: Vec::new(),
+            early: BTreeMap::new(),
             refused: false,
             finish: None,
             usage: None,
@@ -112,6 +118,7 @@ impl Decoder {
     }
 
     fn done(&mut self) -> Result<(), ModelFailure> {
+        self.add_early();
         let reason = match self.finish.clone() {
             Some(reason) => reason,
             None if self.blocks.is_empty() => return Err(empty()),
@@ -131,6 +138,7 @@ impl Decoder {
 
     /// The provider says that the answer is whole.
     fn close(&mut self) {
+        self.add_early();
         if let Some(index) = self.reasoning.filter(|_| !self.kept.is_empty()) {
             self.blocks.keep(index, keep(&self.provider, std::mem::take(&mut self.kept)));
         }
@@ -270,8 +278,30 @@ impl Decoder {
         }
     }
 
+    /// A piece of a call. Calls begin in the order of their numbers, in whatever order their pieces come.
     fn add_call(&mut self, piece: &Value) {
         let place = piece.get("index").and_then(Value::as_u64);
+        let known = |place: u64| self.calls.iter().rev().any(|call| call.place == Some(place));
+        if let Some(place) = place.filter(|place| *place > 0 && !known(*place) && !known(place - 1)) {
+            self.early.entry(place).or_default().push(piece.clone());
+            return;
+        }
+        self.put_call(piece, place);
+        let mut next = place.and_then(|place| place.checked_add(1));
+        while let Some((at, pieces)) = next.and_then(|at| self.early.remove_entry(&at)) {
+            pieces.iter().for_each(|piece| self.put_call(piece, Some(at)));
+            next = at.checked_add(1);
+        }
+    }
+
+    /// Nothing more comes: not every server begins to count at 0.
+    fn add_early(&mut self) {
+        for (place, pieces) in std::mem::take(&mut self.early) {
+            pieces.iter().for_each(|piece| self.put_call(piece, Some(place)));
+        }
+    }
+
+    fn put_call(&mut self, piece: &Value, place: Option<u64>) {
         let id = piece.get("id").and_then(Value::as_str).unwrap_or_default();
         let function = piece.get("function").unwrap_or(&Value::Null);
         let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -490,7 +520,21 @@ mod tests {
                 piece(Some(0), Some("a"), Some("t"), "1"),
                 piece(Some(1), None, None, "3"),
             ],
-            &["b u 23", "a t 1", done],
+            &["a t 1", "b u 23", done],
+        );
+        check(
+            &[
+                piece(Some(2), Some("c"), Some("v"), "3"),
+                piece(Some(1), None, None, "2"),
+                piece(Some(0), Some("a"), Some("t"), "1"),
+                piece(Some(1), Some("b"), Some("u"), "2"),
+            ],
+            &["a t 1", "b u 22", "c v 3", done],
+        );
+        // Counted from 1.
+        check(
+            &[piece(Some(1), Some("a"), Some("t"), "1"), piece(Some(2), Some("b"), Some("u"), "2")],
+            &["a t 1", "b u 2", done],
         );
         // Two calls with one id: the loop gives the second another one.
         check(

@@ -6,28 +6,22 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use dsh_seam::llm::ModelRequest;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-/// What a message's frame takes beside its text, in bytes, for the first allocation.
-const ROOM_PER_MESSAGE: usize = 128;
+/// What stands between frame, tools and messages and around them, in bytes, for the first allocation.
+const ROOM_BETWEEN: usize = 128;
 
 /// A body under way: the frame is written, and the messages follow.
 pub(in super::super) struct Body(String);
 
 impl Body {
-    /// Writes all members of `frame` and opens the list of messages under `name`.
-    pub fn open(frame: Map<String, Value>, name: &str, request: &ModelRequest) -> Self {
-        let bytes: usize = request.messages.iter().map(|message| message.bytes as usize + ROOM_PER_MESSAGE).sum();
-        Self::sized(frame, None, name, request.system.len() + bytes + bytes / 8)
-    }
-
-    /// The same with a list of tools that is written already, and with room for that many bytes of messages.
+    /// Writes all members of `frame`, then a list of tools that is written already, and opens the list of messages under `name` with
+    /// room for that many bytes.
     pub fn sized(frame: Map<String, Value>, tools: Option<&str>, name: &str, room: usize) -> Self {
         let frame = Value::Object(frame).to_string();
         let open = frame.strip_suffix('}').expect("invariant: an object ends in a brace");
-        let mut out = String::with_capacity(frame.len() + tools.map_or(0, str::len) + room + ROOM_PER_MESSAGE);
+        let mut out = String::with_capacity(frame.len() + tools.map_or(0, str::len) + room + ROOM_BETWEEN);
         out.push_str(open);
         if let Some(tools) = tools {
             comma(&mut out, '{');
