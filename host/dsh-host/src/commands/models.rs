@@ -157,7 +157,7 @@ async fn row(provider: &ProviderConfig, ask: bool) -> Row {
 /// Whether a provider is usable, and in words why, or what to do. For `doctor` too.
 pub fn state(provider: &ProviderConfig) -> (bool, String) {
     let missing: Vec<String> =
-        provider.missing_variables().map(|(variable, what)| format!("`{variable}` is not set ({what})")).collect();
+        provider.missing_variables().map(|(variable, what)| format!("it needs {what}: set `{variable}`")).collect();
     if !missing.is_empty() {
         return (false, missing.join(", "));
     }
@@ -264,7 +264,7 @@ mod tests {
         provider.base_url = Some("http://127.0.0.1:1/v1".into());
         check(&provider, (true, "it needs no key"));
         provider.key_variable = Some("K".into());
-        check(&provider, (false, "`K` is not set (a key)"));
+        check(&provider, (false, "it needs a key: set `K`"));
         provider.key_needed = false;
         check(&provider, (true, "`K` is not set, and it may need none"));
         provider.api_key = Some(Secret::new("s"));

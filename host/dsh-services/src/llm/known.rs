@@ -40,9 +40,10 @@ pub(super) struct Known {
     /// Other names of exactly this model.
     #[serde(default)]
     pub also: Vec<String>,
-    pub context_window: u32,
-    pub max_output_tokens: u32,
-    pub price: Price,
+    pub context_window: Option<u32>,
+    pub max_output_tokens: Option<u32>,
+    /// That of a plain request of usual length. None where no single price is even roughly right.
+    pub price: Option<Price>,
 }
 
 /// The day on which the table was looked up, as `2026-11-30`, and where.
@@ -59,4 +60,42 @@ pub(super) fn of_kind(kind: ProviderKind) -> impl Iterator<Item = &'static Known
 /// A model by one of its names.
 pub(super) fn find(kind: ProviderKind, name: &str) -> Option<&'static Known> {
     of_kind(kind).find(|known| known.name == name || known.also.iter().any(|also| also == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_table_is_read_and_says_each_thing_once() {
+        let (date, sources) = known_models();
+        assert!(date.len() == 10 && date.starts_with("20"), "{date}");
+        assert!(sources.into_iter().all(|source| source.starts_with("https://")));
+        let known = ProviderKind::ALL.map(ProviderKind::as_str);
+        assert!(TABLE.makers.iter().flat_map(|maker| &maker.kinds).all(|kind| known.contains(&kind.as_str())));
+        for kind in ProviderKind::ALL {
+            let mut names = BTreeSet::new();
+            for model in of_kind(kind) {
+                assert!(
+                    std::iter::once(&model.name).chain(&model.also).all(|name| names.insert(name)),
+                    "{}",
+                    model.name
+                );
+                assert!(model.context_window.is_some() || model.price.is_some(), "{} says nothing", model.name);
+                assert!(model.max_output_tokens.is_none_or(|most| Some(most) < model.context_window), "{}", model.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_model_has_its_names_and_no_others() {
+        let check = |kind, name: &str, expect: Option<&str>| {
+            assert_eq!(find(kind, name).map(|known| known.name.as_str()), expect, "{name}");
+        };
+        check(ProviderKind::Anthropic, "claude-haiku-4-5-20251001", Some("claude-haiku-4-5"));
+        check(ProviderKind::Anthropic, "claude-haiku-4-5-2", None);
+        check(ProviderKind::OpenAiResponses, "gpt-5", Some("gpt-5"));
+        check(ProviderKind::Compatible, "gpt-5", None);
+    }
 }

@@ -480,9 +480,9 @@ impl ProviderConfig {
     /// otherwise.
     fn as_known(&self, known: &known::Known) -> ModelConfig {
         ModelConfig {
-            context_window: Some(known.context_window),
-            max_output_tokens: Some(known.max_output_tokens),
-            price: self.is_at_home().then_some(known.price),
+            context_window: known.context_window,
+            max_output_tokens: known.max_output_tokens,
+            price: known.price.filter(|_| self.is_at_home()),
             ..ModelConfig::default()
         }
     }
@@ -570,4 +570,90 @@ pub fn builtin_providers(base_url: Option<&str>, variable: impl Fn(&str) -> Opti
         provider(ProviderKind::DeepSeek, "DEEPSEEK_API_KEY", true),
         provider(ProviderKind::Compatible, "DSH_API_KEY", false),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_or_says_what_it_should_be() {
+        let check = |kind, url: &str, expect: &str| {
+            assert_eq!(check_base_url(kind, url).err().unwrap_or_default(), expect, "{url}");
+        };
+        let compatible = ProviderKind::Compatible;
+        check(compatible, "http://127.0.0.1:8080/v1", "");
+        check(compatible, "https://example.com/v1/", "");
+        check(
+            compatible,
+            "127.0.0.1:8080",
+            "it is no `http` or `https` URL; it usually looks like `http://127.0.0.1:8080/v1`",
+        );
+        check(
+            ProviderKind::OpenAi,
+            "ftp://example.com",
+            "it is no `http` or `https` URL; it usually looks like `https://api.openai.com/v1`",
+        );
+        check(
+            compatible,
+            "http://u:p@example.com/v1",
+            "it holds a name or a password: a key comes from the environment (`api-key-env`, `headers-env`)",
+        );
+        check(
+            compatible,
+            "http://example.com/v1?key=s",
+            "it has a query or a fragment, and a path follows it; it usually looks like `http://127.0.0.1:8080/v1`",
+        );
+        check(
+            compatible,
+            "http://example.com/v1/chat/completions/",
+            "it ends in `/chat/completions`, which the host adds itself; write `http://example.com/v1`",
+        );
+        check(
+            ProviderKind::Anthropic,
+            "https://example.com/v1/messages",
+            "it ends in `/messages`, which the host adds itself; write `https://example.com/v1`",
+        );
+    }
+
+    #[test]
+    fn headers_that_break_a_request_or_hold_secrets_are_refused() {
+        let check = |name: &str, value: Option<&str>, expect: &str| {
+            assert_eq!(check_header(name, value).err().unwrap_or_default(), expect, "{name}");
+        };
+        check("X-Title", Some("my app"), "");
+        check("Authorization", None, "");
+        check("Authorization", Some("x"), "the header `Authorization` carries a secret, and secrets stand in no file");
+        check("content-length", Some("1"), "the header `content-length` is the host's own");
+        check("a b", Some("1"), "`a b` is no name of a header");
+        check("x-a", Some("1\n2"), "the value of the header `x-a` has characters that no header has");
+    }
+
+    #[test]
+    fn what_is_configured_wins_over_the_table_and_a_price_is_its_makers() {
+        let mut provider = ProviderConfig::new("openai", ProviderKind::OpenAi);
+        let known = provider.model("gpt-5");
+        assert_eq!((known.context_window, known.price.is_some()), (Some(400_000), true));
+        provider.every_model.context_window = Some(9);
+        assert_eq!(provider.model("gpt-5").context_window, Some(9));
+        provider.models.insert("gpt-5".into(), ModelConfig { context_window: Some(8), ..ModelConfig::default() });
+        assert_eq!(provider.model("gpt-5").context_window, Some(8));
+        provider.base_url = Some("http://127.0.0.1:1/v1".into());
+        assert_eq!(provider.model("gpt-5").price, None);
+        assert_eq!(provider.model("gpt-5-mini").max_output_tokens, Some(128_000));
+        assert_eq!(provider.models().into_keys().collect::<Vec<_>>(), ["gpt-5"]);
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        let mut provider = ProviderConfig::new("p", ProviderKind::Compatible);
+        provider.api_key = Some(Secret::new("key-long"));
+        provider.proxy = Proxy::Url(ProxyUrl::parse("http://name:pass-1@proxy:3128", Some("P")).expect("a URL"));
+        let value = HeaderText::Variable("V".into(), Some(Secret::new("key")));
+        provider.headers = vec![Header { name: "x-k".into(), value }];
+        assert_eq!(provider.without_secrets("key-long key pass-1 name"), "*** *** *** name");
+        let shown = format!("{provider:?}");
+        assert!(!["key-long", "pass-1", "Secret(\"key"].iter().any(|secret| shown.contains(secret)), "{shown}");
+        assert_eq!(provider.variables().collect::<Vec<_>>(), ["V", "P"]);
+    }
 }

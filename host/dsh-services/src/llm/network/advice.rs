@@ -141,7 +141,10 @@ impl Provider {
         };
         Some(ModelFailure::new(
             code,
-            format!("the provider `{name}` cannot be reached at {}{through}: {why}", shown_url(&url)),
+            format!(
+                "the provider `{name}` cannot be reached at {}{through}: {why}",
+                url.origin().ascii_serialization()
+            ),
         ))
     }
 
