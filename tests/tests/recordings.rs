@@ -139,6 +139,23 @@ fn an_aborted_answer_is_the_same_again_and_keeps_its_place() {
 }
 
 #[test]
+fn sub_agents_get_their_own_answers_again() {
+    for protocol in Protocol::ALL {
+        let say = |text: &str| Reply::answer(protocol, &Answer::new().text(text));
+        let task = Answer::new().call("t", "task", "{\"prompt\":\"find out\"}");
+        let echo = Answer::new().call("e", "echo", "{\"text\":\"found\"}");
+        let replies =
+            vec![Reply::answer(protocol, &task), Reply::answer(protocol, &echo), say("from the child"), say("done")];
+        let plugin = ["--plugin", "task", "--grant", "task=agents", "go"];
+        let recorded = check(protocol, replies, &plugin, "", 0);
+        let lines = recorded.file();
+        let agents: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["agent"].clone()).collect();
+        assert_eq!(agents, [Value::Null, json!("main.1"), json!("main.1"), Value::Null]);
+    }
+}
+
+#[test]
 fn times_are_kept() {
     let events = Protocol::Chat.events(&Answer::new().text(&"x".repeat(PIECES as usize)).cut(1));
     let slow = events.iter().fold(Reply::stream(), |reply, event| reply.after(PACE).bytes(&event.bytes()));

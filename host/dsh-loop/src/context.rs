@@ -229,6 +229,10 @@ async fn collect(core: &Core, request: ModelRequest) -> Result<GenerateResponse,
                 if matches!(chunk, Chunk::Finish { .. }) {
                     break;
                 }
+                if answer.is_too_large() {
+                    failed = Some(told(Assembly::too_large()));
+                    break;
+                }
             }
             Err(failure) => {
                 failed = Some(told(failure));

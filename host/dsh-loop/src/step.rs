@@ -22,7 +22,7 @@ use crate::journal::TOO_LARGE;
 use crate::queued::Queued;
 use crate::spans;
 use crate::stop::Stop;
-use crate::stream::{Assembly, MAX_ANSWER_BYTES};
+use crate::stream::Assembly;
 use crate::turn_token::TurnToken;
 
 /// How often one step may call the model: an outage is not waited out by one step.
@@ -352,8 +352,7 @@ impl Core {
                 logged => logged.map(|_| !last && self.open_stream(Assembly::is_too_large))?,
             };
             if too_large {
-                let problem = format!("the answer is longer than {MAX_ANSWER_BYTES} bytes and was cut off");
-                return Ok(Err(ModelFailure::new("malformed-response", problem)));
+                return Ok(Err(Assembly::too_large()));
             }
             if last {
                 break;

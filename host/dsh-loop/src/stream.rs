@@ -8,7 +8,10 @@ use dsh_seam::message::{
 };
 
 /// Bytes of one answer, its pieces and its whole blocks counted: no model says so much, an endless stream would.
-pub(crate) const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+/// What a block takes, and what a count takes, however little they say: an endless stream may say nothing at all.
+const BLOCK_BYTES: usize = 256;
+const COUNT_BYTES: usize = 64;
 /// Bytes of an interrupted answer that are kept as a message; the pieces are in the log in any case.
 const MAX_INTERRUPTED_BYTES: usize = 4 * 1024 * 1024;
 
@@ -89,6 +92,12 @@ impl Assembly {
         self.bytes > MAX_ANSWER_BYTES
     }
 
+    /// The failure of an answer that is.
+    pub(crate) fn too_large() -> ModelFailure {
+        let problem = format!("the answer is longer than {MAX_ANSWER_BYTES} bytes and was cut off");
+        ModelFailure::new("malformed-response", problem)
+    }
+
     /// What the provider counted so far.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.usage
@@ -162,7 +171,8 @@ fn bytes_of(chunk: &Chunk) -> usize {
             ContentBlock::ToolCall(call) => call.arguments.len(),
             _ => 0,
         },
-        Chunk::BlockStart { .. } | Chunk::Usage { .. } | Chunk::Finish { .. } => 0,
+        Chunk::BlockStart { .. } => BLOCK_BYTES,
+        Chunk::Usage { .. } | Chunk::Finish { .. } => COUNT_BYTES,
     }
 }
 
@@ -214,6 +224,21 @@ mod tests {
     fn errors_in_the_stream_are_failures() {
         check(json!([{"type": "finish", "reason": {"error": {"code": "server", "message": "m"}}}]), Err("server"));
         check(json!([{"type": "finish", "reason": "aborted"}]), Err("aborted"));
+    }
+
+    #[test]
+    fn an_endless_answer_of_nothing_is_noticed() {
+        let most = |chunk: &dyn Fn(u32) -> Chunk| {
+            let mut assembly = Assembly::default();
+            (0..)
+                .take_while(|at| {
+                    assembly.push(&chunk(*at));
+                    !assembly.is_too_large()
+                })
+                .count()
+        };
+        assert_eq!(most(&|index| Chunk::BlockStart { index, block_type: BlockType::ToolCall }), 131_072);
+        assert_eq!(most(&|input| Chunk::Usage { usage: Usage { input, ..Usage::default() } }), 524_288);
     }
 
     #[test]
