@@ -590,7 +590,7 @@ mod tests {
         );
         let whole = json!({"object": "response", "status": "completed", "error": null, "output": [message("hallo")]});
         check(&[json!({"type": "response.completed", "response": whole})], &[TEXT, stop]);
-        check(&[whole.clone()], &[TEXT, stop]);
+        check(std::slice::from_ref(&whole), &[TEXT, stop]);
         // Half of the pieces, and the rest with the whole; the last of it never came.
         check(&[delta("output_text", "m", 0, "hal"), done(0, message("hallo")), completed()], &[TEXT, stop]);
         check(
