@@ -13,6 +13,8 @@ pub(super) mod error;
 pub(super) mod list;
 mod said;
 pub(super) mod sse;
+#[cfg(test)]
+mod tests;
 mod times;
 pub(super) mod tools;
 mod waits;
