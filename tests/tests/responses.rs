@@ -115,3 +115,26 @@ fn an_answer_that_is_not_streamed() {
     let whole = Protocol::Responses.whole(&Answer::new().text("all at once")).to_string();
     check("an_answer_that_is_not_streamed", vec![Reply::status(200, &whole)], &[(&PLAIN, 0)]);
 }
+
+#[test]
+fn thought_and_form_are_asked_for() {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false});
+    let form = json!({"type": "json_schema", "json_schema": {"name": "count", "schema": schema, "strict": true}});
+    let sampling = json!({"reasoningEffort": "low", "maxTokens": 50, "extra": {"response_format": form}}).to_string();
+    let said = Answer::new().reasoning("One.", Some("gAAA")).text(r#"{"n":1}"#);
+    let args = ["--no-default-plugins", "--sampling", &sampling, "count"];
+    let received = check("thought_and_form_are_asked_for", vec![answer(&said)], &[(&args, 0)]);
+    let body = received[0].json();
+    assert_eq!(body["reasoning"], json!({"effort": "low", "summary": "auto"}));
+    assert_eq!(body["include"], json!(["reasoning.encrypted_content"]));
+    let format = json!({"type": "json_schema", "name": "count", "schema": schema, "strict": true});
+    assert_eq!((&body["text"], &body["max_output_tokens"]), (&json!({"format": format}), &json!(50)));
+    assert_eq!(body.get("response_format"), None);
+}
+
+#[test]
+fn texts_to_stop_at_fail_before_anything_is_sent() {
+    let args = ["--no-default-plugins", "--sampling", r#"{"stop":["END"]}"#, "hello"];
+    let received = check("texts_to_stop_at_fail_before_anything_is_sent", vec![], &[(&args, 3)]);
+    assert_eq!(received.len(), 0);
+}
