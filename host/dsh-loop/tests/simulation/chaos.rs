@@ -13,10 +13,19 @@ use serde_json::{Value, json};
 
 use crate::plan::{Fault, Plan};
 use crate::record::{Record, Transcript};
+use crate::services::{AnyBudget, BudgetEnd};
 
 /// What may be done to the agent at any point.
-const ACTIONS: [Fault; 7] =
-    [Fault::Send, Fault::Steer, Fault::Inject, Fault::Abort, Fault::Cancel, Fault::Dispose, Fault::OwnerDropped];
+const ACTIONS: [Fault; 8] = [
+    Fault::Send,
+    Fault::Steer,
+    Fault::Inject,
+    Fault::Abort,
+    Fault::Cancel,
+    Fault::Dispose,
+    Fault::OwnerDropped,
+    Fault::BudgetEnds,
+];
 /// Of so many points one is an occasion for an action.
 const POINTS_WITHOUT_ACTION: u32 = 6;
 /// Actions of one run: enough to meet each other, few enough for the run to come to its end.
@@ -26,6 +35,7 @@ const MOST_ACTIONS: u32 = 50;
 pub struct Chaos {
     pub plan: Plan,
     pub transcript: Transcript,
+    pub budget: Arc<AnyBudget>,
     chance: Mutex<Chance>,
     struck: Mutex<Vec<String>>,
     agent: Mutex<Weak<LoopAgent>>,
@@ -40,6 +50,7 @@ impl Chaos {
         Arc::new(Self {
             plan,
             transcript: Transcript::default(),
+            budget: Arc::default(),
             chance: Mutex::new(chance),
             struck: Mutex::default(),
             agent: Mutex::default(),
@@ -136,6 +147,12 @@ impl Chaos {
         };
         match (action, plugin) {
             (Fault::Send | Fault::Steer | Fault::Inject, Some(context)) => self.say_as_plugin(action, &*context).await,
+            (Fault::BudgetEnds, _) => {
+                let end = self.pick(&[BudgetEnd::UsedUp, BudgetEnd::Exceeded, BudgetEnd::Time]);
+                if self.budget.end(end) {
+                    self.note("budget", json!(format!("{end:?}")));
+                }
+            }
             (Fault::OwnerDropped, _) => drop(self.owner().inspect(|_| self.note("dispose", json!("owner dropped")))),
             _ => {
                 let agent = lock(&self.agent).upgrade();

@@ -197,6 +197,28 @@ fn the_live_side() {
 }
 
 #[test]
+fn budgets() {
+    let name = "the reason of a turn is the strongest";
+    check(&["turn/end", "step/end"], name, |life| {
+        let at = first(&life.records, "turn/end");
+        life.records[at].data["reason"] = json!({"type": "completed"});
+        life.records.insert(first(&life.records, "step/start"), Record::world("budget", json!("Exceeded")));
+    });
+    check(&["turn/end"], name, |life| {
+        let at = first(&life.records, "turn/end");
+        life.records[at].data["reason"] = json!({"type": "budget", "code": "max-cost"});
+    });
+    let name = "nothing is sent without a budget";
+    check(&["request/sent"], name, |life| {
+        let sent = life.records[first(&life.records, "request/sent")].clone();
+        life.records.extend([Record::world("budget", json!("UsedUp")), sent.clone(), sent]);
+    });
+    check(&["turn/start", "step/start"], name, |life| {
+        life.records.insert(first(&life.records, "turn/start"), Record::world("budget", json!("UsedUp")));
+    });
+}
+
+#[test]
 fn reasons() {
     let name = "the reason of a turn is the strongest";
     check(&["turn/end"], name, |life| {

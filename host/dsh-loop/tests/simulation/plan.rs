@@ -19,6 +19,7 @@ pub enum Fault {
     Cancel,
     Dispose,
     OwnerDropped,
+    BudgetEnds,
     ListenerFails,
     ListenerFailsAfter,
     ListenerHangs,
@@ -66,6 +67,7 @@ impl Fault {
         (Fault::Cancel, 20),
         (Fault::Dispose, 30),
         (Fault::OwnerDropped, 50),
+        (Fault::BudgetEnds, 30),
         (Fault::ListenerFails, 25),
         (Fault::ListenerFailsAfter, 25),
         (Fault::ListenerHangs, 60),
@@ -153,9 +155,13 @@ impl Plan {
             }
         }
         // The session is over after one of these, the agent after one of those: most runs should go on.
-        for (fault, keep) in
-            [(Fault::AppendFails, 3), (Fault::Dispose, 2), (Fault::OwnerDropped, 2), (Fault::SinkIsSlow, 3)]
-        {
+        for (fault, keep) in [
+            (Fault::AppendFails, 3),
+            (Fault::Dispose, 2),
+            (Fault::OwnerDropped, 2),
+            (Fault::BudgetEnds, 3),
+            (Fault::SinkIsSlow, 3),
+        ] {
             if !chance.one_in(keep) {
                 odds.remove(&fault);
             }

@@ -40,6 +40,7 @@ const MUST: &[&str] = &[
     "context/message",
     "request/failed",
     "interrupted message",
+    "budget",
     "dropped at the end",
     "dropped by cancel",
     "turn without idle between",

@@ -8,7 +8,7 @@ use dsh_seam::event::Entry;
 use dsh_seam::ids::{AgentId, SessionId};
 use dsh_seam::message::ContentBlock;
 use dsh_seam::plugin::Plugin;
-use dsh_seam::services::{Agents, NoBudget, Services};
+use dsh_seam::services::{Agents, Services};
 use dsh_seam::session::Sessions;
 use dsh_services::agents::AgentRegistry;
 use dsh_services::approvals::ApprovalDesks;
@@ -165,7 +165,7 @@ fn agent_loop(
         processes: Arc::new(NoProcesses),
         events: Arc::new(Sink(chaos.clone())),
         clock: Arc::new(AnyClock::new(chaos.clone())),
-        budget: Arc::new(NoBudget),
+        budget: chaos.budget.clone(),
     };
     AgentLoop::new(services, plugins)
 }

@@ -8,12 +8,15 @@ use async_trait::async_trait;
 use dsh_seam::event::{ApprovalAnswer, ApprovalAsked, ApprovalBy, Emitted, Entry};
 use dsh_seam::ids::AgentInfo;
 use dsh_seam::plugin::EventSink;
-use dsh_seam::services::Clock;
+use dsh_seam::services::{Budget, Clock, OutOfBudget};
 use dsh_seam::session::{SessionWriter, Sessions};
 use dsh_seam::tools::Approver;
 use dsh_services::session::MemorySessions;
 use dsh_testkit::sessions::altered;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::chaos::Chaos;
 use crate::plan::Fault;
@@ -77,6 +80,54 @@ impl SessionWriter for AnyWriter {
 
     fn read(&mut self, start: u64, limit: u32, max_bytes: usize) -> io::Result<Vec<Entry>> {
         self.inner.read(start, limit, max_bytes)
+    }
+}
+
+/// How a budget ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum BudgetEnd {
+    #[default]
+    NotYet,
+    UsedUp,
+    Exceeded,
+    /// The same, and at once.
+    Time,
+}
+
+/// A budget that ends when chance says so, and gets no better.
+#[derive(Default)]
+pub struct AnyBudget(watch::Sender<BudgetEnd>);
+
+impl AnyBudget {
+    /// Returns whether it is worse than it was.
+    pub fn end(&self, end: BudgetEnd) -> bool {
+        self.0.send_if_modified(|now| {
+            let worse = end > *now;
+            *now = end.max(*now);
+            worse
+        })
+    }
+
+    fn over(&self, least: BudgetEnd) -> Option<OutOfBudget> {
+        (*self.0.borrow() >= least).then(|| OutOfBudget { code: "max-cost", message: "it is over".into() })
+    }
+}
+
+impl Budget for AnyBudget {
+    fn used_up(&self) -> Option<OutOfBudget> {
+        self.over(BudgetEnd::UsedUp)
+    }
+    fn exceeded(&self) -> Option<OutOfBudget> {
+        self.over(BudgetEnd::Exceeded)
+    }
+    fn time_is_up(&self) -> BoxFuture<'_, OutOfBudget> {
+        let mut end = self.0.subscribe();
+        async move {
+            // The sender lives as long as `self`, so waiting cannot fail.
+            let _ = end.wait_for(|end| *end == BudgetEnd::Time).await;
+            OutOfBudget { code: "max-time", message: "it is late".into() }
+        }
+        .boxed()
     }
 }
 

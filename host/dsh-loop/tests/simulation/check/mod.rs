@@ -39,6 +39,7 @@ pub const INVARIANTS: &[(&str, Invariant)] = &[
     ("the status changes as it may, and idle means idle", live::statuses),
     ("an error is shown once", live::errors),
     ("the reason of a turn is the strongest", reasons::strongest),
+    ("nothing is sent without a budget", reasons::budget_holds),
     ("nothing is read after an abort", reasons::abort_reads_nothing),
     ("no waterfall begins after the end", endings::no_waterfall_after_the_end),
     ("a turn is flushed before the next", endings::flushed),
