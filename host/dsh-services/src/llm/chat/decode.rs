@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dsh_seam::message::{Chunk, FinishReason, Usage};
+use dsh_seam::message::{Chunk, ContentBlock, FinishReason, Usage};
 use dsh_seam::{Failure, ModelFailure};
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::super::network::blocks::Blocks;
@@ -41,6 +42,8 @@ struct Call {
     index: u32,
     id: String,
     named: bool,
+    /// How many pieces had something of its arguments.
+    pieces: usize,
     /// What must travel back with it.
     kept: Map<String, Value>,
 }
@@ -310,9 +313,9 @@ impl Decoder {
             Some(Value::Object(object)) => Value::Object(object.clone()).to_string(),
             _ => String::new(),
         };
-        let at = self.find_call(place, id, name).unwrap_or_else(|| {
+        let at = self.find_call(place, id, name, !arguments.is_empty()).unwrap_or_else(|| {
             let index = self.blocks.open_call();
-            self.calls.push(Call { place, index, id: String::new(), named: false, kept: Map::new() });
+            self.calls.push(Call { place, index, id: String::new(), named: false, pieces: 0, kept: Map::new() });
             self.calls.len() - 1
         });
         let call = &mut self.calls[at];
@@ -320,6 +323,7 @@ impl Decoder {
             call.id = id.to_owned();
         }
         call.named |= !name.is_empty();
+        call.pieces += usize::from(!arguments.is_empty());
         for name in KEPT_OF_CALLS {
             if let Some(value) = piece.get(name).filter(|value| !value.is_null()) {
                 call.kept.insert(name.to_owned(), value.clone());
@@ -330,16 +334,17 @@ impl Decoder {
 
     /// The call that a piece goes on with; none: it begins a new one. Servers differ: some number their calls, some give each piece a
     /// new id, some number every call 0 and tell them apart by id, some do neither and send each call whole.
-    fn find_call(&self, place: Option<u64>, id: &str, name: &str) -> Option<usize> {
-        let other = |call: &Call| !id.is_empty() && !call.id.is_empty() && call.id != id && !name.is_empty();
-        if place.is_some() {
-            let at = self.calls.iter().rposition(|call| call.place == place)?;
-            return (!other(&self.calls[at])).then_some(at);
+    fn find_call(&mut self, place: Option<u64>, id: &str, name: &str, more: bool) -> Option<usize> {
+        let by_place = |call: &Call| place.is_some() && call.place == place;
+        let by_id = |call: &Call| place.is_none() && !id.is_empty() && call.id == id;
+        if let Some(at) = self.calls.iter().rposition(|call| by_place(call) || by_id(call)) {
+            let call = &self.calls[at];
+            let other = !id.is_empty() && !call.id.is_empty() && call.id != id;
+            let again = more && call.named && call.pieces == 1 && is_whole(self.blocks.block(call.index));
+            return (name.is_empty() || !(other || again)).then_some(at);
         }
-        if !id.is_empty()
-            && let Some(at) = self.calls.iter().rposition(|call| call.id == id)
-        {
-            return Some(at);
+        if place.is_some() {
+            return None;
         }
         let last = self.calls.last()?;
         let begins = !name.is_empty() && last.named;
@@ -363,6 +368,12 @@ impl Decoder {
             _ => FinishReason::Other(word.to_owned()),
         }
     }
+}
+
+/// Whether nothing can be added to a call's arguments.
+fn is_whole(call: Option<&mut ContentBlock>) -> bool {
+    let Some(ContentBlock::ToolCall(call)) = call else { return false };
+    call.arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok()
 }
 
 /// Whether an entry is more of the last one.
@@ -541,6 +552,17 @@ mod tests {
             &[piece(Some(0), Some("a"), Some("t"), "1"), piece(Some(1), Some("a"), Some("t"), "2")],
             &["a t 1", "a t 2", done],
         );
+        // Whole calls with one id, numbered alike or not at all; the name once more behind them is nothing new.
+        for number in [Some(0), None] {
+            check(
+                &[
+                    piece(number, Some("a"), Some("t"), "{}"),
+                    piece(number, Some("a"), Some("t"), "{}"),
+                    piece(number, Some("a"), Some("t"), ""),
+                ],
+                &["a t {}", "a t {}", done],
+            );
+        }
         // Arguments as an object.
         check(
             &[json!({"index": 0, "id": "a", "function": {"name": "t", "arguments": {"x": 1}}})],
