@@ -29,17 +29,11 @@ pub(super) struct Decoder {
 
 /// One item of the answer.
 struct Item {
-    /// Its own id, and that of the call that it is; llama.cpp tells a call by the latter.
-    ids: [String; 2],
+    /// Its own id, or that of the call that it is where it has none. Two items may have one id, in two places.
+    id: String,
     place: Option<u64>,
     is_open: bool,
     parts: Vec<Part>,
-}
-
-impl Item {
-    fn is(&self, id: &str) -> bool {
-        !id.is_empty() && self.ids.iter().any(|known| known == id)
-    }
 }
 
 /// One part of an item.
@@ -209,7 +203,7 @@ impl Decoder {
             false => written(event.get("delta")),
         };
         let id = text_of(event, "item_id");
-        let at = self.find(id, place).unwrap_or_else(|| self.add([id, ""], place));
+        let at = self.find(id, place).unwrap_or_else(|| self.add(id, place));
         if !self.items[at].is_open {
             return;
         }
@@ -222,24 +216,39 @@ impl Decoder {
 
     /// The item that is meant; the last one when nothing says which.
     fn find(&self, id: &str, place: Option<u64>) -> Option<usize> {
-        let by_id = || self.items.iter().rposition(|item| item.is(id));
-        let by_place = || self.items.iter().rposition(|item| place.is_some() && item.place == place);
+        if id.is_empty() && place.is_none() {
+            return self.items.len().checked_sub(1);
+        }
+        let named = |item: &Item| !id.is_empty() && item.id == id;
+        let placed = |item: &Item| place.is_some() && item.place == place;
+        let last = |wanted: &dyn Fn(&Item) -> bool| self.items.iter().rposition(wanted);
+        last(&|item| named(item) && placed(item)).or_else(|| last(&named)).or_else(|| last(&placed))
+    }
+
+    /// Whether an item is the one at `at`, said once more.
+    fn is_again(&self, at: usize, id: &str, place: Option<u64>) -> bool {
+        let known = &self.items[at];
         match (id, place) {
-            ("", None) => self.items.len().checked_sub(1),
-            _ => by_id().or_else(by_place),
+            ("", None) => false,
+            ("", place) => known.place == place,
+            (id, place) => known.id == id && (place.is_none() || known.place == place),
         }
     }
 
-    fn add(&mut self, ids: [&str; 2], place: Option<u64>) -> usize {
-        self.items.push(Item { ids: ids.map(str::to_owned), place, is_open: true, parts: Vec::new() });
+    fn add(&mut self, id: &str, place: Option<u64>) -> usize {
+        self.items.push(Item { id: id.to_owned(), place, is_open: true, parts: Vec::new() });
         self.items.len() - 1
     }
 
     fn added(&mut self, place: Option<u64>, item: &Value) {
-        let ids = ids_of(item);
-        // Pieces of it may have come before it.
-        let known = self.items.iter().position(|known| ids.iter().any(|id| known.is(id)));
-        let at = known.unwrap_or_else(|| self.add(ids, place));
+        let id = id_of(item);
+        // Pieces of it may have come before it. A place alone is no name: some servers have but one.
+        let known = self.find(id, place).filter(|at| !id.is_empty() && self.is_again(*at, id, place));
+        let at = match known {
+            Some(at) if self.items[at].is_open => at,
+            Some(_) if !text_of(item, "id").is_empty() => return,
+            _ => self.add(id, place),
+        };
         if text_of(item, "type") == "function_call" {
             self.call(at, item);
         }
@@ -247,12 +256,11 @@ impl Decoder {
 
     /// An item is whole: what has not come in pieces comes now.
     fn done(&mut self, place: Option<u64>, item: &Value) {
-        let ids = ids_of(item);
-        let id = if ids[0].is_empty() { ids[1] } else { ids[0] };
+        let id = id_of(item);
         let at = match self.find(id, place) {
             Some(at) if self.items[at].is_open => at,
-            Some(at) if id.is_empty() || self.items[at].is(id) => return,
-            _ => self.add(ids, place),
+            Some(at) if self.is_again(at, id, place) => return,
+            _ => self.add(id, place),
         };
         self.items[at].is_open = false;
         match text_of(item, "type") {
@@ -367,8 +375,8 @@ impl Decoder {
     fn response(&mut self, word: &str, response: &Value) -> Result<(), ModelFailure> {
         let untold = self.items.is_empty();
         for (place, item) in (0..).zip(list(response, "output")) {
-            let ids = ids_of(item);
-            let known = self.items.iter().find(|known| ids.iter().any(|id| known.is(id)));
+            let id = id_of(item);
+            let known = self.items.iter().find(|known| !id.is_empty() && known.id == id);
             if untold || known.is_some_and(|known| known.is_open) {
                 self.done(Some(place), item);
             }
@@ -411,8 +419,12 @@ fn text_of<'a>(value: &'a Value, member: &str) -> &'a str {
     value.get(member).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn ids_of(item: &Value) -> [&str; 2] {
-    ["id", "call_id"].map(|member| text_of(item, member))
+/// What an item is told by: llama.cpp gives a call no id but that of the call.
+fn id_of(item: &Value) -> &str {
+    match text_of(item, "id") {
+        "" => text_of(item, "call_id"),
+        id => id,
+    }
 }
 
 /// A text; what is none as JSON, since some servers send arguments as an object.
@@ -690,6 +702,31 @@ mod tests {
             ],
             &["b t 24", "a t 13"],
         );
+        // One id for two calls: of the items, of the calls, of both; at once, and one after the other.
+        let twin = |id: &str, place: u64, arguments: &str| {
+            let mut item = json!({"type": "function_call", "call_id": "a", "name": "t", "arguments": arguments});
+            if !id.is_empty() {
+                item["id"] = id.into();
+            }
+            let mut begun = item.clone();
+            begun["arguments"] = "".into();
+            let id = if id.is_empty() { "a" } else { id };
+            let piece = delta("function_call_arguments", id, place, &arguments[..1]);
+            [added(place, begun), piece, done(place, item)]
+        };
+        for ids in [["x", "x"], ["x", "y"], ["", ""]] {
+            let [one, two] = [twin(ids[0], 0, "13"), twin(ids[1], 1, "24")];
+            let [begun, piece, end] = [0, 1, 2].map(|at| [one[at].clone(), two[at].clone()]);
+            check(&[&begun[..], &piece, &end, &[completed()]].concat(), &["a t 13", "a t 24"]);
+            check(&[&one[..], &two, &[completed()]].concat(), &["a t 13", "a t 24"]);
+            check(&[&end[..], &[completed()]].concat(), &["a t 13", "a t 24"]);
+        }
+        // Nothing to tell them by at all.
+        let bare = |arguments: &str| {
+            let item = json!({"type": "function_call", "name": "t", "arguments": arguments});
+            json!({"type": "response.output_item.done", "item": item})
+        };
+        check(&[bare("1"), bare("2"), completed()], &[" t 1", " t 2"]);
         // Whole at once, without a `call_id`, with arguments that are no text.
         check(
             &[done(0, json!({"type": "function_call", "id": "a", "name": "t", "arguments": {"x": 1}})), completed()],
