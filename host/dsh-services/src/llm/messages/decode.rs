@@ -334,7 +334,8 @@ impl Decoder {
         let Some(usage) = usage.filter(|usage| usage.is_object()) else { return };
         self.counts.add(usage);
         let usage = self.counts.usage();
-        if self.usage.replace(usage) != Some(usage) {
+        // A server that counts nothing says 0 of everything: that is no count.
+        if usage != Usage::default() && self.usage.replace(usage) != Some(usage) {
             self.blocks.usage(usage);
         }
     }
@@ -651,6 +652,7 @@ mod tests {
             [u32::MAX, 0, 0, 0, 2],
         );
         assert_eq!(decode(&[usage(json!(7)), text(0, "x")]).len(), 2);
+        assert_eq!(decode(&[usage(json!({"input_tokens": 0, "output_tokens": 0})), text(0, "x")]).len(), 2);
     }
 
     #[test]
