@@ -191,7 +191,7 @@ fn input(arguments: &str) -> Value {
     }
     match serde_json::from_str(arguments) {
         Ok(Value::Object(members)) => members.into(),
-        _ => json!({ "invalid_arguments": arguments }),
+        _ => json!({ "invalid": arguments }),
     }
 }
 

@@ -399,8 +399,8 @@ mod tests {
         assert_eq!(used("toolu_01-A", "{\"b\": [1.50]}"), (json!("toolu_01-A"), json!({"b": [1.5]})));
         assert_eq!(used("functions.t:0", "").0, json!("functions_2e_t_3a_0"));
         assert_eq!(used("ä", " ").0, json!("_e4_"));
-        assert_eq!(used("1", "{\"a\": ").1, json!({"invalid_arguments": "{\"a\": "}));
-        assert_eq!(used("1", "[1]").1, json!({"invalid_arguments": "[1]"}));
+        assert_eq!(used("1", "{\"a\": ").1, json!({"invalid": "{\"a\": "}));
+        assert_eq!(used("1", "[1]").1, json!({"invalid": "[1]"}));
     }
 
     #[test]
