@@ -87,7 +87,7 @@ impl FromStr for Cost {
 impl Serialize for Cost {
     #[expect(clippy::cast_precision_loss, reason = "both numbers are less than 2⁵³")]
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.0 % PARTS == 0 {
+        if self.0.is_multiple_of(PARTS) {
             serializer.serialize_u64(self.0 / PARTS)
         } else {
             serializer.serialize_f64(self.0 as f64 / PARTS as f64)
