@@ -2,8 +2,8 @@
 //! case can make. What a user could describe is a data case in `tests/cases/`.
 
 mod bench;
-mod budget;
 mod bounds;
+mod budget;
 mod ends;
 mod exchange;
 mod flushes;
