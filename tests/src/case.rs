@@ -108,6 +108,7 @@ const COMMANDS: &[&str] = &[
     "cache",
     "config",
     "doctor",
+    "models",
     "completions",
     "help",
     "--help",

@@ -12,7 +12,7 @@ use crate::config::sources::Place;
 use crate::config::{Loaded, sources};
 use crate::exit::Stop;
 use crate::names;
-use crate::providers::is_network;
+use crate::providers::{BUILT_IN, is_network};
 
 /// The plugin that the host adds by itself for models behind a network.
 const RETRY: &str = "retry";
@@ -268,7 +268,10 @@ pub fn check_grants(scope: &Scope<'_>, plugins: &[PluginPlan], providers: &[Prov
             _ => None,
         });
         if let Some(name) = leaked {
-            let message = format!("`{name}` is the key of a provider and cannot be granted to `{}`", plugin.name);
+            let is_key = |plan: &ProviderPlan| plan.config.key_variable.as_ref() == Some(name);
+            let is_key = providers.iter().any(is_key) || BUILT_IN.iter().any(|known| known.key_variable == name);
+            let what = if is_key { "is the key" } else { "holds a secret" };
+            let message = format!("`{name}` {what} of a provider and cannot be granted to `{}`", plugin.name);
             let place = scope.config.and_then(|config| {
                 let grants = config.file.plugins.iter().flat_map(|entry| &entry.grants);
                 let span = grants.into_iter().find(|grant| *grant.get_ref() == format!("env:{name}"))?.span();

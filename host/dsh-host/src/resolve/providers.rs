@@ -181,12 +181,10 @@ impl Reader<'_> {
         for (name, value, is_secret) in plain.chain(secret) {
             let text = name.get_ref();
             let wrong = |what: String| self.config.stop_at(name.span(), what);
-            check_header(text, (!is_secret).then(|| value.get_ref().as_str())).map_err(|what| {
-                wrong(what).hint(if is_secret {
-                    ""
-                } else {
-                    "`headers-env` takes the value from a variable; `api-key-env` is for the key"
-                })
+            let plain = (!is_secret).then(|| value.get_ref().as_str());
+            check_header(text, plain).map_err(|what| {
+                let hint = "`headers-env` takes the value from a variable; `api-key-env` is for the key";
+                wrong(what.clone()).hint(if what.contains("secret") { hint } else { "" })
             })?;
             if headers.iter().any(|header| header.name.eq_ignore_ascii_case(text)) {
                 return Err(wrong(format!("the header `{text}` is there twice")));
