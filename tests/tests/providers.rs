@@ -258,7 +258,7 @@ fn nobody_there_is_said_in_words() {
         "https://nobody.invalid/v1",
         "",
         &[("https_proxy", &format!("http://u:canary-pw@{free}"))],
-        "the provider `local` cannot be reached at https://nobody.invalid through the proxy of `https_proxy`: the connection was refused; is the server running, and is the port of `base-url` right? (transport)",
+        "the provider `local` cannot be reached at https://nobody.invalid (`https_proxy` names a proxy): the connection was refused; is the server running, and is the port of `base-url` right? (transport)",
     );
 }
 

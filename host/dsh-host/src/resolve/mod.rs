@@ -278,7 +278,7 @@ fn assemble(
     let mut notices = Vec::new();
     let (agents, prompted) = agents::resolve(scope, conversation, &mut notices)?;
     let base_url = agents::base_url(scope, &agents[prompted], &providers);
-    providers::lead(&mut providers, base_url.as_ref())?;
+    providers::lead(&mut providers, base_url.as_ref(), scope.environment)?;
     agents::check_providers(&agents, &providers, keys)?;
     agents::check_sampling(&agents, &providers)?;
     let added = plugins::add_defaults(scope, &agents, &mut plugins, &mut notices);

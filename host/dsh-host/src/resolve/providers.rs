@@ -26,8 +26,10 @@ const MAX_CA_FILE_BYTES: usize = 8 << 20;
 /// The value of `proxy` that stands for no proxy.
 const NO_PROXY: &str = "none";
 
-/// The variables that name a proxy, the first that is set counts.
-const PROXY_VARIABLES: [&str; 6] = ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
+/// The variables that name a proxy, by what is asked for; the first that is set counts.
+const HTTPS_PROXY_VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
+const HTTP_PROXY_VARIABLES: [&str; 2] = ["http_proxy", "HTTP_PROXY"];
+const ALL_PROXY_VARIABLES: [&str; 2] = ["all_proxy", "ALL_PROXY"];
 
 /// All providers: those of the configuration take the places of built-in ones of the same name.
 pub(super) fn resolve(scope: &Scope<'_>) -> Result<Vec<ProviderPlan>, Stop> {
@@ -47,17 +49,25 @@ pub(super) fn resolve(scope: &Scope<'_>) -> Result<Vec<ProviderPlan>, Stop> {
             }
         }
     }
-    let proxied = PROXY_VARIABLES.into_iter().find(|name| environment.variable(name).is_some()).map(str::to_owned);
-    for plan in &mut plans {
-        if plan.config.proxy == Proxy::Environment(None) {
-            plan.config.proxy = Proxy::Environment(proxied.clone());
-        }
-    }
     Ok(plans)
 }
 
-/// Leads a provider to the address of `--base-url`.
-pub fn lead(plans: &mut [ProviderPlan], base: Option<&BaseUrl>) -> Result<(), Stop> {
+/// Leads a provider to the address of `--base-url`. Then every address stands, and with it which variable names a proxy for it.
+pub fn lead(plans: &mut [ProviderPlan], base: Option<&BaseUrl>, environment: &Environment) -> Result<(), Stop> {
+    lead_one(plans, base)?;
+    for plan in plans {
+        if let Proxy::Environment(named) = &mut plan.config.proxy {
+            let url = plan.config.base_url.as_deref().unwrap_or_default();
+            let of_scheme = if url.starts_with("http://") { HTTP_PROXY_VARIABLES } else { HTTPS_PROXY_VARIABLES };
+            let set =
+                of_scheme.into_iter().chain(ALL_PROXY_VARIABLES).find(|name| environment.variable(name).is_some());
+            *named = set.map(str::to_owned);
+        }
+    }
+    Ok(())
+}
+
+fn lead_one(plans: &mut [ProviderPlan], base: Option<&BaseUrl>) -> Result<(), Stop> {
     let Some(base) = base else { return Ok(()) };
     if let Some(plan) = plans.iter_mut().find(|plan| plan.config.name == base.provider) {
         check_base_url(plan.config.kind, &base.url)
@@ -77,7 +87,7 @@ pub fn at_addresses(
     let mut plans = resolve(&Scope { options: &Options::default(), config, environment })?;
     let provider = named.unwrap_or(ProviderKind::Compatible.as_str()).to_owned();
     let base_url = base_url.map(|url| BaseUrl { provider, url: url.to_owned() });
-    lead(&mut plans, base_url.as_ref())?;
+    lead(&mut plans, base_url.as_ref(), environment)?;
     Ok(plans.into_iter().map(|plan| plan.config).collect())
 }
 
@@ -86,7 +96,8 @@ pub fn secret_variables<'a>(plans: &'a [ProviderPlan], environment: &Environment
     let holds_password = |name: &&str| {
         environment.variable(name).is_some_and(|url| ProxyUrl::parse(&url, None).is_ok_and(|url| url.has_credentials()))
     };
-    let proxies = PROXY_VARIABLES.into_iter().filter(holds_password);
+    let proxies = [HTTPS_PROXY_VARIABLES, HTTP_PROXY_VARIABLES, ALL_PROXY_VARIABLES];
+    let proxies = proxies.into_iter().flatten().filter(holds_password);
     let configured = plans.iter().flat_map(|plan| plan.config.variables());
     BUILT_IN.iter().map(|built_in| built_in.key_variable).chain(configured).chain(proxies).collect()
 }

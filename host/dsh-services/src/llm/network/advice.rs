@@ -136,7 +136,7 @@ impl Provider {
         };
         let through = match &self.config.proxy {
             Proxy::Url(proxy) => format!(" through the proxy {proxy}"),
-            Proxy::Environment(Some(variable)) if !is_loopback(&url) => format!(" through the proxy of `{variable}`"),
+            Proxy::Environment(Some(variable)) if !is_loopback(&url) => format!(" (`{variable}` names a proxy)"),
             _ => String::new(),
         };
         Some(ModelFailure::new(
