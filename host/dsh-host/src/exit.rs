@@ -13,6 +13,7 @@ use dsh_seam::event::{
     TurnReason,
 };
 use dsh_seam::message::{Usage, result_text};
+use dsh_seam::services::OutOfBudget;
 use dsh_seam::session::SessionError;
 use dsh_seam::tools::{DENYING_CODES, Outcome};
 use dsh_seam::waterfall::RunError;
@@ -184,6 +185,11 @@ const MAX_TURNS: &str = "max-turns";
 /// The code when a plugin ran the rest of a waterfall too often.
 const TOO_OFTEN: &str = "limit";
 
+/// Whether it is the code of messages that start no turn: their agent has had all its turns, or a budget of the run is used up.
+fn starts_no_turn(code: &str) -> bool {
+    code == MAX_TURNS || OutOfBudget::CODES.contains(&code)
+}
+
 /// Set by the panic hook: a bug of ours decides over everything else.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
@@ -327,7 +333,7 @@ impl Ledger {
 
     /// Standard error has this error.
     pub fn told(&mut self, error: &ErrorEvent) {
-        let code = if error.code == MAX_TURNS { Code::Budget } else { failure_code(&error.code) };
+        let code = if starts_no_turn(&error.code) { Code::Budget } else { failure_code(&error.code) };
         self.told.insert(code);
     }
 
@@ -365,8 +371,8 @@ impl Ledger {
     fn observe_live_error(&mut self, agent: &AgentId, error: &ErrorEvent) {
         let code = match error.code.as_str() {
             code if SESSION_CODES.contains(&code) => Code::Session,
-            MAX_TURNS if self.sub_agents.contains(agent) => return,
-            MAX_TURNS => Code::Budget,
+            code if starts_no_turn(code) && self.sub_agents.contains(agent) => return,
+            code if starts_no_turn(code) => Code::Budget,
             "internal" => Code::Internal,
             // A plugin's flush failed.
             code if error.turn == 0 && self.strict && PLUGIN_CODES.contains(&code) => Code::Plugin,
@@ -623,7 +629,9 @@ mod tests {
             for code in SESSION_CODES {
                 assert_eq!(live(code, turn), Code::Session, "{code}");
             }
-            assert_eq!(live("max-turns", turn), Code::Budget);
+            for code in ["max-turns", "max-cost", "max-total-tokens", "max-time"] {
+                assert_eq!(live(code, turn), Code::Budget, "{code}");
+            }
             assert_eq!(live("internal", turn), Code::Internal);
             assert_eq!(live("plugin-failed", turn), Code::Success);
         }

@@ -163,7 +163,8 @@ impl AgentLoop {
             options.held,
             Box::new(move |event| to_journal.live_later(event)),
         )
-        .below(inherited.as_ref().map(|inherited| inherited.above.clone()));
+        .below(inherited.as_ref().map(|inherited| inherited.above.clone()))
+        .within(services.budget.clone());
         let core = Arc::new(Core {
             info,
             system_suffix: options.system_prompt.as_str().into(),

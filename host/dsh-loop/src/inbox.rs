@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use dsh_seam::event::{AgentDropped, AgentQueued, AgentStatus, ErrorEvent, LiveEvent, Status};
 use dsh_seam::failure::Failure;
+use dsh_seam::services::{Budget, NoBudget};
 use tokio::sync::{Notify, watch};
 
 use crate::options::QueueMode;
@@ -70,6 +71,7 @@ pub struct Inbox {
     mode: QueueMode,
     max_turns: u32,
     above: Option<Arc<Above>>,
+    budget: Arc<dyn Budget>,
 }
 
 struct Inner {
@@ -112,7 +114,13 @@ impl Inbox {
             mode,
             max_turns,
             above: None,
+            budget: Arc::new(NoBudget),
         }
+    }
+
+    /// The same in a run that has a budget: when that is used up, plugins start no turn any more.
+    pub fn within(self, budget: Arc<dyn Budget>) -> Self {
+        Self { budget, ..self }
     }
 
     /// The same for an agent that was made for a call: when that has ended, no turn is opened any more.
@@ -247,7 +255,7 @@ impl Inbox {
             // A dispose is on its way, and counts what is queued.
             Some(Cause::Disposed(_)) => return None,
         }
-        self.drop_past_max_turns(inner);
+        self.drop_of_plugins(inner);
         if inner.queued.is_empty() && !inner.owed {
             self.set_status(inner, Status::Idle);
             return None;
@@ -269,33 +277,32 @@ impl Inbox {
         Some(Due { messages: self.drained(messages), token })
     }
 
-    /// Past the limit, messages that only plugins sent start no more turns.
-    fn drop_past_max_turns(&self, inner: &mut Inner) {
-        if self.max_turns == 0 || inner.plugin_turns < self.max_turns || inner.owed {
-            return;
-        }
+    /// Past the limit of turns, or of a budget, messages that only plugins sent start no more turns.
+    fn drop_of_plugins(&self, inner: &mut Inner) {
         let leading = inner.queued.iter().take_while(|message| message.is_from_plugin()).count();
         let drop = match self.mode {
             QueueMode::All if leading < inner.queued.len() => 0,
             _ => leading,
         };
-        if drop == 0 {
+        if drop == 0 || inner.owed {
             return;
         }
+        let past_turns = self.max_turns != 0 && inner.plugin_turns >= self.max_turns;
+        let (code, message) = match self.budget.used_up() {
+            _ if past_turns => (
+                "max-turns".into(),
+                format!(
+                    "{} turns in a row were started by plugins only; their messages are dropped until a person speaks (`--max-turns`)",
+                    self.max_turns
+                ),
+            ),
+            Some(over) => (over.code.into(), format!("{}; messages of plugins start no turn any more", over.message)),
+            None => return,
+        };
         let dropped: Vec<Queued> = inner.queued.drain(..drop).collect();
         inner.bytes -= dropped.iter().map(Queued::bytes).sum::<usize>();
         self.emit(LiveEvent::AgentDropped(AgentDropped { count: count(dropped.len()) }));
-        let message = format!(
-            "{} turns in a row were started by plugins only; their messages are dropped until a person speaks (`--max-turns`)",
-            self.max_turns
-        );
-        self.emit(LiveEvent::AgentError(ErrorEvent {
-            turn: 0,
-            step: 0,
-            message,
-            code: "max-turns".into(),
-            plugin: None,
-        }));
+        self.emit(LiveEvent::AgentError(ErrorEvent { turn: 0, step: 0, message, code, plugin: None }));
     }
 
     /// A message that was taken out of the inbox is lost: the log refused it.

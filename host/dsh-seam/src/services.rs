@@ -84,6 +84,11 @@ pub struct OutOfBudget {
     pub message: String,
 }
 
+impl OutOfBudget {
+    /// The codes of all budgets.
+    pub const CODES: [&str; 3] = ["max-cost", "max-total-tokens", "max-time"];
+}
+
 /// Everything may be used.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoBudget;
