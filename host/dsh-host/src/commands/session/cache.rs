@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use dsh_seam::event::Entry;
+use dsh_seam::message::Role;
+use dsh_seam::printable::quoted;
 use dsh_seam::session::SessionHeader;
 use dsh_services::session::{
     Break, Change, Culprit, Kind, Place, Prefixes, RequestPrefix, SamplingChange, Size, Summary,
@@ -19,6 +21,8 @@ use crate::output::chat::tame;
 
 const HEAD: [&str; 8] = ["TURN", "STEP", "TRY", "BYTES", "COMMON", "SHARE", "READ", "WRITTEN"];
 const MS_PER_MINUTE: u64 = 60_000;
+/// How much of a name is shown: a model's may be a path.
+const MAX_NAME_CHARS: usize = 256;
 
 /// The requests of a session, a line each, and a line about all of them.
 pub async fn cache(id: &str, place: &SessionPlace, shape: Shape, environment: &Environment) -> Result<Code, Stop> {
@@ -111,7 +115,9 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 fn percent(part: u64, whole: u64) -> String {
-    format!("{:.1} %", share(part, whole) * 100.0)
+    let percent = share(part, whole) * 100.0;
+    // Only all is 100 %.
+    format!("{:.1} %", if part < whole { percent.min(99.9) } else { percent })
 }
 
 fn row(cells: [String; 8], remarks: &str) -> String {
@@ -150,20 +156,22 @@ fn remarks(request: &RequestPrefix) -> Vec<String> {
         remarks.push(format!("{} minutes after the one before", pause / MS_PER_MINUTE));
     }
     if let Some(code) = &request.failed {
-        remarks.push(format!("failed: {code}"));
+        remarks.push(format!("failed: {}", quoted(code, MAX_NAME_CHARS)));
     }
     remarks
 }
 
 fn at(place: &Place) -> String {
     match place {
-        Place::Model { before, after } => format!("the model: `{before}` became `{after}`"),
+        Place::Model { before, after } => format!("the model: {} became {}", name(before), name(after)),
         Place::Tools { index, before, after } => {
             let what = match (before, after) {
-                (Some(before), Some(after)) if before == after => format!("`{after}` is described in another way"),
-                (Some(before), Some(after)) => format!("`{before}` became `{after}`"),
-                (Some(before), None) => format!("`{before}` is gone"),
-                (None, Some(after)) => format!("`{after}` is new"),
+                (Some(before), Some(after)) if before == after => {
+                    format!("{} is described in another way", name(after))
+                }
+                (Some(before), Some(after)) => format!("{} became {}", name(before), name(after)),
+                (Some(before), None) => format!("{} is gone", name(before)),
+                (None, Some(after)) => format!("{} is new", name(after)),
                 (None, None) => "it is another".into(),
             };
             format!("tool {index}: {what}")
@@ -175,7 +183,7 @@ fn at(place: &Place) -> String {
                 Change::Gone => "is gone",
                 Change::Changed => "changed",
             };
-            format!("byte {byte} of the system prompt: section `{}` of {} {what}", section.name, section.plugin)
+            format!("byte {byte} of the system prompt: section {} of {} {what}", name(&section.name), section.plugin)
         }
         Place::Messages { index, before, after } => {
             format!("message {index}: {} became {}", kind(before), kind(after))
@@ -183,11 +191,16 @@ fn at(place: &Place) -> String {
     }
 }
 
+/// A name that somebody else chose, as it may stand in a line.
+fn name(text: &str) -> String {
+    format!("`{}`", quoted(text, MAX_NAME_CHARS))
+}
+
 fn kind(kind: &Kind) -> String {
     let role = match kind.role {
-        dsh_seam::message::Role::Assistant => "assistant",
-        dsh_seam::message::Role::User => "user",
-        dsh_seam::message::Role::System => "system",
+        Role::Assistant => "assistant",
+        Role::User => "user",
+        Role::System => "system",
     };
     if role == kind.origin { role.to_owned() } else { format!("{role} ({})", kind.origin) }
 }
@@ -231,6 +244,8 @@ fn whole(summary: &Summary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dsh_seam::PluginName;
+    use dsh_services::session::SectionChange;
 
     #[test]
     fn only_all_is_all() {
@@ -239,5 +254,30 @@ mod tests {
         check(1, 3, "33.3 %");
         check(999_999, 1_000_000, "99.9 %");
         check(7, 7, "100.0 %");
+    }
+
+    #[test]
+    fn places_are_told_in_a_line() {
+        let check = |place: Place, expect: &str| assert_eq!(at(&place), expect);
+        let tools = |before: Option<&str>, after: Option<&str>| Place::Tools {
+            index: 2,
+            before: before.map(str::to_owned),
+            after: after.map(str::to_owned),
+        };
+        check(tools(Some("a"), Some("b")), "tool 2: `a` became `b`");
+        check(tools(Some("a"), Some("a")), "tool 2: `a` is described in another way");
+        check(tools(None, Some("a")), "tool 2: `a` is new");
+        check(tools(Some("a"), None), "tool 2: `a` is gone");
+        let section = SectionChange {
+            plugin: PluginName::new("p").expect("valid"),
+            name: "two\nlines\u{1b}".into(),
+            change: Change::Changed,
+        };
+        let expect = r"byte 3 of the system prompt: section `two\nlines\u{1b}` of p changed";
+        check(Place::System { byte: 3, section: Some(section) }, expect);
+        check(Place::System { byte: 3, section: None }, "byte 3 of the system prompt");
+        let (before, after) =
+            (Kind { role: Role::User, origin: "user" }, Kind { role: Role::Assistant, origin: "edit" });
+        check(Place::Messages { index: 4, before, after }, "message 4: user became assistant (edit)");
     }
 }
