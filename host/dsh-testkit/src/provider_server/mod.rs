@@ -83,6 +83,8 @@ struct Shared {
 struct Seen {
     connections: usize,
     requests: usize,
+    /// Replies that were sent to their end.
+    answered: usize,
     /// Replies that the client did not want to the end.
     hung_up: usize,
     /// Connections that the client has closed.
@@ -129,6 +131,11 @@ impl ProviderServer {
     /// Waits until `count` requests were read.
     pub async fn asked(&self, count: usize) {
         self.until(|seen| seen.requests >= count).await;
+    }
+
+    /// Waits until `count` replies were sent to the end of their bodies.
+    pub async fn answered(&self, count: usize) {
+        self.until(|seen| seen.answered >= count).await;
     }
 
     /// Waits until a client hung up on a reply that was not over, `count` times altogether.
@@ -188,7 +195,11 @@ async fn serve(stream: &mut TcpStream, shared: &Shared, connection: usize) -> io
             Some(what) => Reply::status(400, &json!({ "error": { "message": what } }).to_string()),
             None => next.unwrap_or_else(|| Reply::status(500, r#"{"error":{"message":"no reply is left"}}"#)),
         };
-        match send(stream, &reply).await {
+        let sent = send(stream, &reply).await;
+        if matches!(sent, Ok(Sent::Whole)) {
+            shared.seen.send_modify(|seen| seen.answered += 1);
+        }
+        match sent {
             Ok(Sent::Whole) if reply.keeps => {}
             Ok(Sent::Whole) => {
                 stream.shutdown().await?;

@@ -175,29 +175,32 @@ async fn a_connection_under_way_is_dropped_and_has_its_end() {
 
 #[tokio::test]
 async fn a_connection_is_used_again_once_its_answer_was_read() {
+    /// How much later than the answer the end of its body comes.
+    const LATER: Duration = Duration::from_millis(20);
     for protocol in Protocol::ALL {
-        let whole = || Reply::answer(protocol, &Answer::new().text("whole")).keep_alive();
+        let whole = || Reply::answer(protocol, &Answer::new().text("whole")).after(LATER).keep_alive();
         let half = Reply::until(protocol, &Answer::new().text("half").cut(1), Stage::Close).keep_alive();
         let refused = Reply::status(429, "{}").keep_alive();
         let replies = vec![whole(), refused, whole(), half.stall(), whole(), whole()];
         let server = ProviderServer::start(replies).await;
         let models = models(protocol, server.base_url(), |_| {});
-        let connection = async || {
+        let connection = async |answered: usize| {
             let came = outcome(&models).await;
+            timeout(DEADLINE, server.answered(answered)).await.expect("the end of the body is read");
             // The end of a body is read behind the answer, by a task of this thread.
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
             }
             (came, server.received().last().expect("it was asked").connection)
         };
-        assert_eq!(connection().await, ("whole".into(), 1), "{protocol:?}");
-        assert_eq!(connection().await, ("rate-limit".into(), 1), "{protocol:?}");
-        assert_eq!(connection().await, ("whole".into(), 1), "{protocol:?}");
+        assert_eq!(connection(1).await, ("whole".into(), 1), "{protocol:?}");
+        assert_eq!(connection(2).await, ("rate-limit".into(), 1), "{protocol:?}");
+        assert_eq!(connection(3).await, ("whole".into(), 1), "{protocol:?}");
         let mut chunks = ask(&models).await.map_err(|failure| shown(&failure)).expect("it answers");
         assert!(chunks.next().await.is_some_and(|chunk| chunk.is_ok()));
         drop(chunks);
         server.hung_up(1).await;
-        assert_eq!(connection().await, ("whole".into(), 2), "{protocol:?}");
-        assert_eq!(connection().await, ("whole".into(), 2), "{protocol:?}");
+        assert_eq!(connection(4).await, ("whole".into(), 2), "{protocol:?}");
+        assert_eq!(connection(5).await, ("whole".into(), 2), "{protocol:?}");
     }
 }
