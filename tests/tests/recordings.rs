@@ -100,8 +100,8 @@ fn a_run_with_retries_tools_and_reasoning_is_the_same_again() {
             (&slow["code"], &slow["status"], &slow["retryAfterMs"]),
             (&json!("rate-limit"), &json!(429), &json!(2))
         );
-        let usage = lines[1]["chunks"].as_array().expect("chunks").iter().filter(|chunk| chunk["type"] == "usage");
-        assert_eq!(usage.last().map(|chunk| &chunk["usage"]["input"]), Some(&json!(10)), "{protocol:?}");
+        let mut usage = lines[1]["chunks"].as_array().expect("chunks").iter().filter(|chunk| chunk["type"] == "usage");
+        assert_eq!(usage.next_back().map(|chunk| &chunk["usage"]["input"]), Some(&json!(10)), "{protocol:?}");
         assert_eq!(lines[2]["error"]["code"], "transport");
     }
 }
