@@ -103,6 +103,28 @@ fn plugins_of_the_command_line_come_last_or_replace() {
 }
 
 #[test]
+fn retry_is_added_innermost_for_models_behind_a_network() {
+    let agents = "[[agents]]\nid = \"main\"\nmodel = \"echo\"\n[[agents]]\nid = \"other\"\nmodel = \"openai/gpt\"\n";
+    let check = |config: &str, line: &str, expect: &[(&str, bool)]| {
+        let world = world(config);
+        std::fs::write(world.folder.path().join("release/plugins/retry.wasm"), "x").expect("a file");
+        let plan = world.plan(line);
+        let found: Vec<_> = plan.plugins.iter().map(|plugin| (plugin.name.as_str(), plugin.added)).collect();
+        assert_eq!((found.as_slice(), plan.notices.len()), (expect, 0), "{line}");
+    };
+    check("", "--model openai/gpt --plugin echo hi", &[("echo", false), ("retry", true)]);
+    check("", "--model openai/gpt --plugin retry --plugin echo hi", &[("retry", false), ("echo", false)]);
+    check("", "--model openai/gpt --plugin retry=my_tool.wasm hi", &[("retry", false)]);
+    check("", "--model openai/gpt --no-default-plugins hi", &[]);
+    check("no-default-plugins = true", "--config c.toml --model openai/gpt hi", &[]);
+    check("", "--model echo hi", &[]);
+    check(agents, "--config c.toml hi", &[("retry", true)]);
+    check(agents, "--config c.toml --plugin-config retry={} --on-failure retry=open hi", &[("retry", true)]);
+    let plan = world("").plan("--model openai/gpt hi");
+    assert!(plan.plugins.is_empty() && plan.notices[0].contains("`--no-default-plugins`"), "{:?}", plan.notices);
+}
+
+#[test]
 fn mistakes_on_the_command_line_name_the_right_word() {
     let two = "error: there are two plugins `echo`\nhint: give one another name: `--plugin NAME=REF`";
     check("", "--plugin echo --plugin echo hi", two);
