@@ -51,7 +51,7 @@ const FOREIGN: &[Foreign] = &[
     Foreign { prefix: "reqwest", only: &["dsh-services"], reason: "only model adapters know HTTP" },
     Foreign {
         prefix: "hyper",
-        only: &["dsh-tests", "dsh-wasm"],
+        only: &["dsh-services", "dsh-tests", "dsh-wasm"],
         reason: "only model adapters know HTTP, the requests of guests, and the tests' server",
     },
     Foreign { prefix: "clap", only: &["dsh-host", "xtask"], reason: "only the binaries know arguments" },
@@ -61,6 +61,11 @@ const FOREIGN: &[Foreign] = &[
 /// Words that only some sources of the native crates may hold, outside of their tests.
 const WORDS: &[Word] = &[
     Word { word: "reqwest", below: &["dsh-services/src/llm"], reason: "only model adapters know HTTP" },
+    Word {
+        word: "hyper",
+        below: &["dsh-services/src/llm", "dsh-wasm/src/wasi"],
+        reason: "only model adapters and the requests of guests know HTTP",
+    },
     Word { word: "env::args", below: BINARIES, reason: "only dsh-host knows arguments" },
     Word { word: "env::var", below: ENVIRONMENT, reason: "only dsh-host knows the environment" },
     Word { word: "env::set_var", below: &[], reason: "nobody changes the environment" },

@@ -46,7 +46,9 @@ pub async fn inspect(
     let bytes = sources::read(&path).map_err(|unread| unread.stop(&format!("`{file}`"), &path))?;
     let described =
         compose::engine(None, environment, None, &Compiling::new(compiling, None))?.describe(bytes, name.clone()).await;
-    let description = described.map_err(|error| compose::refused(&format!("`{file}`"), &error))?;
+    let mut description = described.map_err(|error| compose::refused(&format!("`{file}`"), &error))?;
+    // The order of exports means nothing, and is another one whenever a component is built anew.
+    description.inspection.exports.sort_unstable();
     if shape == Shape::Json {
         let Inspection { seams, exports, imports, capabilities, ceiling, size, sha256 } = &description.inspection;
         let shown = Shown {
