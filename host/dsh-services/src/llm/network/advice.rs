@@ -78,7 +78,8 @@ impl Provider {
             400 if speaks_tls(refusal.body) => self.wrong_scheme(&asked, message),
             300..=399 => self.redirected(refusal, &asked),
             404 | 405 | 410 | 501 => self.wrong_address(refusal, &asked),
-            _ if refusal.is_page() => self.page(refusal, &asked, &self.as_protocol()),
+            // A server that is down says so in a page too; its address is no less right for it.
+            ..500 if refusal.is_page() => self.page(refusal, &asked, &self.as_protocol()),
             _ => return failure,
         };
         ModelFailure { message: text, ..failure }
