@@ -486,7 +486,7 @@ pub struct Options {
     /// What a failing listener of that plugin does to the run: `closed` ends the turn, `open` goes on without it
     #[arg(long = "on-failure", value_name = "NAME=closed|open", help_heading = "Plugins")]
     pub on_failure: Vec<String>,
-    /// Without the plugins that the host adds by itself; this version adds none
+    /// Without the plugins that the host adds by itself: `retry`, for models behind a network
     #[arg(long, help_heading = "Plugins")]
     pub no_default_plugins: bool,
     /// What compiling plugins may use.
@@ -583,13 +583,13 @@ pub struct Conversation {
     #[arg(long, value_name = "N")]
     pub max_sub_agents: Option<u32>,
     /// What the run may cost, in the currency of the price table; 0 is no limit [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_cost: Option<MaxCost>,
     /// Tokens that the run may use, of every kind together; 0 is no limit [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_total_tokens: Option<u64>,
     /// How long the run may take from its first turn on, in seconds, or as in `5m`; 0 is no limit [default: 0]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub max_time: Option<MaxTime>,
     /// Take a plugin whose file changes into use at the next turn; one that cannot be loaded changes nothing
     #[arg(long)]

@@ -43,7 +43,7 @@ pub struct MaxTime(Duration);
 
 /// A time as it stands in `dsh.toml`.
 #[derive(Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "it is no time: write seconds, or a number with `ms`, `s`, `m` or `h` in quotes")]
 enum TimeValue {
     /// Seconds.
     Seconds(f64),
