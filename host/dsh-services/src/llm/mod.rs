@@ -144,10 +144,12 @@ impl Models {
             return Ok(());
         }
         let name = provider.name();
+        let makers = known::find(provider.config.kind, model).is_some_and(|known| known.price.is_some());
+        let why = if makers { "known only at its maker's own address" } else { "unknown" };
         Err(ModelFailure::new(
             "no-price",
             format!(
-                "`--max-cost` needs the price of the model `{name}/{model}`, which is unknown: set `price` in `[providers.{name}.models.\"{model}\"]` of a `dsh.toml`"
+                "`--max-cost` needs the price of the model `{name}/{model}`, which is {why}: set `price` in `[providers.{name}.models.\"{model}\"]` of a `dsh.toml`"
             ),
         ))
     }
