@@ -79,7 +79,7 @@ impl Provider {
             300..=399 => self.redirected(refusal, &asked),
             404 | 405 | 410 | 501 => self.wrong_address(refusal, &asked),
             // A server that is down says so in a page too; its address is no less right for it.
-            ..500 if refusal.is_page() => self.page(refusal, &asked, &self.as_protocol()),
+            ..=499 if refusal.is_page() => self.page(refusal, &asked, &self.as_protocol()),
             _ => return failure,
         };
         ModelFailure { message: text, ..failure }
