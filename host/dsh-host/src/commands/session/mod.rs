@@ -3,7 +3,7 @@
 mod cache;
 mod usage;
 
-use dsh_seam::event::{Entry, Event, ReasonKind, Source};
+use dsh_seam::event::{Entry, Event, ReasonKind, Source, TurnReason};
 use dsh_seam::message::{ContentBlock, ResultBlock, result_text};
 use dsh_seam::session::{SessionHeader, SessionSummary, Sessions};
 use dsh_seam::{AgentId, SessionId};
@@ -309,13 +309,21 @@ fn transcribe(event: &Event, out: &mut String) {
         }
         Event::Error(error) => say("error", &format!("{} ({})", error.message, error.code)),
         Event::TurnEnd(end) if end.reason.kind != ReasonKind::Completed => {
-            let kind = serde_json::to_value(end.reason.kind)
-                .ok()
-                .and_then(|kind| kind.as_str().map(str::to_owned))
-                .unwrap_or_default();
-            say(&format!("turn {} ended", end.turn), &kind);
+            say(&format!("turn {} ended", end.turn), &ending(&end.reason));
         }
         _ => {}
+    }
+}
+
+/// Why a turn ended; what an error was about stands above it already.
+fn ending(reason: &TurnReason) -> String {
+    let kind = serde_json::to_value(reason.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned));
+    let kind = kind.unwrap_or_default();
+    let why = reason.reason.as_ref().or(reason.message.as_ref()).filter(|_| reason.kind != ReasonKind::Error);
+    match (why, &reason.code) {
+        (Some(why), Some(code)) => format!("{kind}: {why} ({code})"),
+        (Some(why), None) => format!("{kind}: {why}"),
+        (None, _) => kind,
     }
 }
 
@@ -367,10 +375,13 @@ mod tests {
             r#"{"type":"assistant/message","seq":1,"time":0,"session":"s","agent":"main","data":{"turn":1,"step":1,"content":[{"type":"tool-call","id":"c","name":"echo","arguments":"{}"}]}}"#,
             r#"{"type":"tool/result","seq":2,"time":0,"session":"s","agent":"main","data":{"turn":1,"step":1,"callId":"c","content":[{"type":"text","text":"no"}],"isError":true,"code":"denied"}}"#,
             r#"{"type":"turn/end","seq":3,"time":0,"session":"s","agent":"main","data":{"turn":1,"reason":{"type":"max-steps"}}}"#,
+            r#"{"type":"turn/end","seq":4,"time":0,"session":"s","agent":"main","data":{"turn":2,"reason":{"type":"budget","code":"max-cost","message":"all is spent"}}}"#,
+            r#"{"type":"turn/end","seq":5,"time":0,"session":"s","agent":"main","data":{"turn":3,"reason":{"type":"aborted","reason":"enough"}}}"#,
+            r#"{"type":"turn/end","seq":6,"time":0,"session":"s","agent":"main","data":{"turn":4,"reason":{"type":"error","code":"c","message":"m"}}}"#,
         ] {
             transcribe(&Entry::parse(line).expect("an entry").event, &mut out);
         }
-        let expect = "\nuser\n    hi\n    you\n\nassistant\n    (calls echo as c) {}\n\nresult of c (denied)\n    no\n\nturn 1 ended\n    max-steps\n";
+        let expect = "\nuser\n    hi\n    you\n\nassistant\n    (calls echo as c) {}\n\nresult of c (denied)\n    no\n\nturn 1 ended\n    max-steps\n\nturn 2 ended\n    budget: all is spent (max-cost)\n\nturn 3 ended\n    aborted: enough\n\nturn 4 ended\n    error\n";
         assert_eq!(out, expect);
     }
 
