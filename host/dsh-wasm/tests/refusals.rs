@@ -182,6 +182,21 @@ async fn found(engine: &Engine, bytes: &[u8]) -> String {
     }
 }
 
+/// Places behind the types of the contract move with every word that is added to it.
+fn without_far_offsets(text: &str) -> String {
+    const BEGIN: &str = "(at offset 0x";
+    const NEAR_DIGITS: usize = 2;
+    let mut parts = text.split(BEGIN);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.find(')').unwrap_or(part.len());
+        out.push_str(BEGIN);
+        out.push_str(if digits > NEAR_DIGITS { "…" } else { &part[..digits] });
+        out.push_str(&part[digits..]);
+    }
+    out
+}
+
 fn cases() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/refusals");
     let files = fs::read_dir(folder).expect("the cases").flatten().map(|entry| entry.path());
@@ -204,7 +219,7 @@ async fn every_file_that_does_not_fit_is_told_what_it_is_and_what_to_change() {
             differing.push(format!("{name} cannot be made, see above"));
             continue;
         };
-        let found = found(&engine, &bytes).await;
+        let found = without_far_offsets(&found(&engine, &bytes).await);
         if found == expect {
             continue;
         }
