@@ -8,7 +8,8 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::super::network::blocks::Blocks;
-use super::super::network::error::{self, empty, malformed};
+use super::super::network::error::{self, empty};
+use super::super::network::piece::{document, piece};
 use super::super::network::sse::Event;
 use super::super::network::{Decode, keep};
 use super::request::{KEPT_OF_CALLS, KEPT_OF_MESSAGES};
@@ -69,11 +70,7 @@ impl Decode for Decoder {
         if data == "[DONE]" {
             return self.done();
         }
-        let value: Value = match serde_json::from_str(data) {
-            Ok(value) => value,
-            Err(_) if event.kind == "error" => return Err(error::in_answer(&Value::String(data.to_owned()))),
-            Err(error) => return Err(malformed(&format!("a piece that is not valid JSON: {error}"))),
-        };
+        let value = piece(event)?;
         if event.kind == "error" {
             return Err(error::in_answer(&value));
         }
@@ -81,8 +78,7 @@ impl Decode for Decoder {
     }
 
     fn whole(&mut self, body: &[u8]) -> Result<(), ModelFailure> {
-        let value = serde_json::from_slice(body)
-            .map_err(|error| malformed(&format!("an answer that is not valid JSON: {error}")))?;
+        let value = document(body)?;
         self.value(&value)?;
         // A document that is whole says so by its form.
         self.done()
@@ -152,9 +148,6 @@ impl Decoder {
     }
 
     fn value(&mut self, value: &Value) -> Result<(), ModelFailure> {
-        if !value.is_object() {
-            return Err(malformed("a piece that is not an object"));
-        }
         let is_error = |of: &Value| of.get("error").is_some_and(|error| !error.is_null());
         if is_error(value) || value.get("object").is_some_and(|kind| kind == "error") {
             return Err(error::in_answer(value));

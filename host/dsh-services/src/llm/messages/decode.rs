@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::super::network::Decode;
 use super::super::network::blocks::Blocks;
-use super::super::network::error::{self, empty, malformed};
+use super::super::network::error::{self, empty};
+use super::super::network::piece::{document, piece};
 use super::super::network::sse::Event;
 use super::blocks::{keep_block, keep_citations, keep_redacted, keep_signature};
 
@@ -87,14 +88,7 @@ impl Decode for Decoder {
         if self.over || data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let value: Value = match serde_json::from_str(data) {
-            Ok(value) => value,
-            Err(_) if event.kind == "error" => return Err(error::in_answer(&Value::String(data.to_owned()))),
-            Err(error) => return Err(malformed(&format!("a piece that is not valid JSON: {error}"))),
-        };
-        if !value.is_object() {
-            return Err(malformed("a piece that is not an object"));
-        }
+        let value = piece(event)?;
         let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.kind);
         match kind {
             "message_start" => self.count(value.pointer("/message/usage")),
@@ -118,11 +112,7 @@ impl Decode for Decoder {
     }
 
     fn whole(&mut self, body: &[u8]) -> Result<(), ModelFailure> {
-        let value: Value = serde_json::from_slice(body)
-            .map_err(|error| malformed(&format!("an answer that is not valid JSON: {error}")))?;
-        if !value.is_object() {
-            return Err(malformed("an answer that is not an object"));
-        }
+        let value = document(body)?;
         if value["type"] == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
             return Err(error::in_answer(&value));
         }

@@ -11,6 +11,7 @@ pub(super) mod body;
 mod client;
 pub(super) mod error;
 pub(super) mod list;
+pub(super) mod piece;
 mod said;
 pub(super) mod sse;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::super::network::blocks::Blocks;
 use super::super::network::error::{self, empty, malformed};
+use super::super::network::piece::{document, piece};
 use super::super::network::sse::Event;
 use super::super::network::{Decode, keep};
 use super::request::{ITEM, PHASE};
@@ -110,24 +111,13 @@ impl Decode for Decoder {
         if data == "[DONE]" {
             return self.ended();
         }
-        let value: Value = match serde_json::from_str(data) {
-            Ok(value) => value,
-            Err(_) if event.kind == "error" => return Err(error::in_answer(&Value::String(data.to_owned()))),
-            Err(error) => return Err(malformed(&format!("a piece that is not valid JSON: {error}"))),
-        };
-        if !value.is_object() {
-            return Err(malformed("a piece that is not an object"));
-        }
+        let value = piece(event)?;
         let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.kind);
         self.value(kind, &value)
     }
 
     fn whole(&mut self, body: &[u8]) -> Result<(), ModelFailure> {
-        let value: Value = serde_json::from_slice(body)
-            .map_err(|error| malformed(&format!("an answer that is not valid JSON: {error}")))?;
-        if !value.is_object() {
-            return Err(malformed("an answer that is not an object"));
-        }
+        let value = document(body)?;
         if !is_given(value.get("error")) && value.get("status").is_none() && value.get("output").is_none() {
             return Err(malformed("an answer without `output`"));
         }
