@@ -6,6 +6,7 @@ use dsh_seam::failure::ModelFailure;
 use dsh_seam::message::{
     BlockType, Chunk, ContentBlock, FinishReason, Message, ReasoningBlock, TextBlock, ToolCall, Usage,
 };
+use serde_json::Value;
 
 /// Bytes of one answer, its pieces and its whole blocks counted: no model says so much, an endless stream would.
 const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
@@ -164,16 +165,29 @@ impl Assembly {
 fn bytes_of(chunk: &Chunk) -> usize {
     match chunk {
         Chunk::TextDelta { text, .. } | Chunk::ReasoningDelta { text, .. } => text.len(),
-        Chunk::ToolCallDelta { arguments_delta, .. } => arguments_delta.len(),
+        Chunk::ToolCallDelta { id, name, arguments_delta, .. } => {
+            id.len() + name.as_ref().map_or(0, String::len) + arguments_delta.len()
+        }
         Chunk::BlockEnd { block, .. } => match block {
-            ContentBlock::Text(block) => block.text.len(),
-            ContentBlock::Reasoning(block) => block.text.len(),
-            ContentBlock::ToolCall(call) => call.arguments.len(),
-            _ => 0,
+            ContentBlock::Text(block) => block.text.len() + opaque_bytes(block.opaque.as_ref()),
+            ContentBlock::Reasoning(block) => block.text.len() + opaque_bytes(block.opaque.as_ref()),
+            ContentBlock::ToolCall(call) => {
+                call.id.len() + call.name.len() + call.arguments.len() + opaque_bytes(call.opaque.as_ref())
+            }
+            ContentBlock::Other(value) => opaque_bytes(Some(value)),
+            ContentBlock::Image(_) | ContentBlock::ToolResult(_) => 0,
         },
         Chunk::BlockStart { .. } => BLOCK_BYTES,
-        Chunk::Usage { .. } | Chunk::Finish { .. } => COUNT_BYTES,
+        Chunk::Usage { .. } => COUNT_BYTES,
+        Chunk::Finish { reason: FinishReason::Other(word) } => COUNT_BYTES + word.len(),
+        Chunk::Finish { reason: FinishReason::Error(failure) } => COUNT_BYTES + failure.message.len(),
+        Chunk::Finish { .. } => COUNT_BYTES,
     }
+}
+
+/// What a block carries for its provider.
+fn opaque_bytes(value: Option<&Value>) -> usize {
+    value.map_or(0, |value| value.to_string().len())
 }
 
 #[cfg(test)]

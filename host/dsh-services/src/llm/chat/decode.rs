@@ -63,6 +63,7 @@ impl Decode for Decoder {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), ModelFailure> {
+        self.blocks.check()?;
         let data = event.data.trim();
         if self.over || data.is_empty() {
             return Ok(());
@@ -306,7 +307,11 @@ impl Decoder {
             Some(Value::Object(object)) => Value::Object(object.clone()).to_string(),
             _ => String::new(),
         };
-        let at = self.find_call(place, id, name, !arguments.is_empty()).unwrap_or_else(|| {
+        let found = self.find_call(place, id, name, !arguments.is_empty());
+        if found.is_none() && self.blocks.is_full() {
+            return self.blocks.overflow();
+        }
+        let at = found.unwrap_or_else(|| {
             let index = self.blocks.open_call();
             self.calls.push(Call { place, index, id: String::new(), named: false, pieces: 0, kept: Map::new() });
             self.calls.len() - 1

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::super::network::body::{Body, arguments, extra};
-use super::super::network::{Target, kept};
+use super::super::network::{Target, kept, without_opaque};
 use super::super::provider::{ProviderKind, SendReasoning, SystemRole};
 use super::written::{Draft, Written};
 
@@ -260,15 +260,6 @@ fn spoken(blocks: &[&ContentBlock]) -> String {
         ContentBlock::Reasoning(_) | ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_) => None,
     };
     text_of(&UserMessage { role: "user", content: blocks.iter().filter_map(part).collect::<Vec<_>>() })
-}
-
-/// A block that only its provider and its sender know, without what another provider keeps in it.
-fn without_opaque(value: &Value) -> Value {
-    let mut value = value.clone();
-    if let Some(members) = value.as_object_mut() {
-        members.shift_remove("opaque");
-    }
-    value
 }
 
 fn image(block: &ImageBlock) -> Value {

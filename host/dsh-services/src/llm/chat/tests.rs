@@ -215,3 +215,15 @@ async fn without_a_key_there_is_no_header() {
     all(open(&models(&server, |provider| provider.api_key = None)).await).await;
     assert_eq!(server.received()[0].header("authorization"), None);
 }
+
+#[tokio::test]
+async fn a_key_in_the_place_of_an_encoding_is_not_shown() {
+    let failed = |encoding: &'static str| async move {
+        let server = ChatServer::start(vec![Reply::text("x").header("content-encoding", encoding)]).await;
+        all(open(&models(&server, |_| {})).await).await
+    };
+    let expect =
+        |what: &str| format!("!malformed-response the provider sent an answer in {what}, which was not asked for");
+    assert_eq!(failed(KEY).await, expect("an unknown encoding"));
+    assert_eq!(failed("br").await, expect("the encoding `br`"));
+}

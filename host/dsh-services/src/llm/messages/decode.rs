@@ -5,7 +5,7 @@ use dsh_seam::{Failure, ModelFailure};
 use serde_json::{Value, json};
 
 use super::super::network::Decode;
-use super::super::network::blocks::Blocks;
+use super::super::network::blocks::{Blocks, MAX_BLOCKS};
 use super::super::network::error::{self, empty};
 use super::super::network::piece::{document, piece};
 use super::super::network::sse::Event;
@@ -83,6 +83,7 @@ impl Decode for Decoder {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), ModelFailure> {
+        self.blocks.check()?;
         let data = event.data.trim();
         // `[DONE]` belongs to another protocol; some gateways send it all the same.
         if self.over || data.is_empty() || data == "[DONE]" {
@@ -185,6 +186,9 @@ impl Decoder {
                 self.blocks.call(index, word("id"), word("name"), "");
             }
             return;
+        }
+        if self.blocks.is_full() || self.open.len() >= MAX_BLOCKS as usize {
+            return self.blocks.overflow();
         }
         let kind = match word("type") {
             "text" => {

@@ -38,6 +38,12 @@ const MAX_BODY_BYTES: usize = sse::MAX_EVENT_BYTES;
 /// event must fit.
 const MAX_BARREN_BYTES: usize = 2 * sse::MAX_EVENT_BYTES;
 
+/// The most bytes of one answer: a piece of a few letters is some hundred bytes on the wire, and no model writes a million pieces.
+const MAX_ANSWER_BYTES: usize = 256 << 20;
+
+/// The encodings that a server may use (the registry of RFC 9110, 16.6), but for the one that is read.
+const ENCODINGS: [&str; 5] = ["br", "compress", "dcb", "deflate", "zstd"];
+
 /// How long, and how far, the end of a body is looked for behind an answer that is whole, so that its connection can be used again.
 const DRAIN: Duration = Duration::from_secs(1);
 const MAX_DRAINED_BYTES: usize = 64 << 10;
@@ -57,18 +63,21 @@ pub(super) async fn stream(
     let response = match sent {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
-            let failure = error::no_http(&error).unwrap_or_else(|| provider.not_sent(error));
-            return Err(provider.clean(failure));
+            return Err(error::no_http(&error).unwrap_or_else(|| provider.not_sent(error)));
         }
         Err(_) => return Err(times.failure(Waited::FirstByte)),
     };
     if !response.status().is_success() {
-        return Err(provider.clean(refused(&provider, model, response, &times).await));
+        return Err(refused(&provider, model, response, &times).await);
     }
     // What was asked for is plain, and what can be read is not told here any more.
     let encoding = header(&response, CONTENT_ENCODING);
     if !matches!(encoding.as_str(), "" | "identity") {
-        return Err(error::malformed(&format!("an answer in the encoding `{encoding}`, which was not asked for")));
+        // Only names that are registered are shown: a server may put anything there.
+        let known =
+            ENCODINGS.into_iter().find(|known| *known == encoding).map(|known| format!("the encoding `{known}`"));
+        let what = known.unwrap_or_else(|| "an unknown encoding".into());
+        return Err(error::malformed(&format!("an answer in {what}, which was not asked for")));
     }
     let body = response.bytes_stream().map(|read| read.map_err(|error| broken(error, "the connection broke")));
     let answer = Answer::new(provider, body.boxed(), times, decoder);
@@ -107,6 +116,8 @@ struct Answer {
     body: Option<Body>,
     times: Times,
     begun: bool,
+    /// Bytes so far.
+    received: usize,
     /// Bytes since the last chunk.
     barren: usize,
     reader: Reader,
@@ -130,6 +141,7 @@ impl Answer {
             body: Some(body),
             times,
             begun: false,
+            received: 0,
             barren: 0,
             reader: Reader::Unknown,
             decoder,
@@ -192,6 +204,10 @@ impl Answer {
     fn read(&mut self, bytes: &[u8]) -> Result<(), ModelFailure> {
         self.begun = true;
         self.barren += bytes.len();
+        self.received += bytes.len();
+        if self.received > MAX_ANSWER_BYTES {
+            return Err(error::malformed(&format!("more than {} MiB in one answer", MAX_ANSWER_BYTES >> 20)));
+        }
         let bytes = match self.reader {
             Reader::Unknown => {
                 // A byte order mark says nothing either.

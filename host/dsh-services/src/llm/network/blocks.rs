@@ -1,7 +1,16 @@
 //! The blocks of an answer under way, and the chunks that they make.
 
 use dsh_seam::message::{BlockType, Chunk, ContentBlock, FinishReason, ReasoningBlock, TextBlock, ToolCall, Usage};
+use dsh_seam::{Failure, ModelFailure};
 use serde_json::{Value, json};
+
+use super::error::malformed;
+
+/// The most blocks of one answer: far more calls than any batch runs, few enough to look for one of them.
+pub(in super::super) const MAX_BLOCKS: u32 = 4_096;
+
+/// As much as is kept of a reason to stop that nobody knows.
+const MAX_WORD_CHARS: usize = 200;
 
 /// The blocks of one answer. Each gets an index of its own when it is opened, and stays open until the provider closes it.
 #[derive(Default)]
@@ -9,6 +18,7 @@ pub(in super::super) struct Blocks {
     next_index: u32,
     open: Vec<(u32, ContentBlock)>,
     calls: usize,
+    too_many: bool,
     out: Vec<Chunk>,
 }
 
@@ -33,6 +43,11 @@ impl Blocks {
 
     fn open(&mut self, block_type: BlockType, block: ContentBlock) -> u32 {
         let index = self.next_index;
+        if self.is_full() {
+            // No block has this number, so that nothing comes of what follows.
+            self.overflow();
+            return index;
+        }
         self.next_index += 1;
         self.open.push((index, block));
         self.out.push(Chunk::BlockStart { index, block_type });
@@ -119,12 +134,32 @@ impl Blocks {
 
     /// The last chunk.
     pub fn finish(&mut self, reason: FinishReason) {
+        let reason = match (self.check(), reason) {
+            (Err(ModelFailure { code, message, .. }), _) => FinishReason::Error(Failure { code, message }),
+            (Ok(()), FinishReason::Other(word)) => FinishReason::Other(word.chars().take(MAX_WORD_CHARS).collect()),
+            (Ok(()), reason) => reason,
+        };
         self.out.push(Chunk::Finish { reason });
     }
 
     /// Whether there was no block at all.
     pub fn is_empty(&self) -> bool {
         self.next_index == 0
+    }
+
+    /// Whether there is room for no other block.
+    pub fn is_full(&self) -> bool {
+        self.next_index == MAX_BLOCKS
+    }
+
+    /// There was no room for something.
+    pub fn overflow(&mut self) {
+        self.too_many = true;
+    }
+
+    /// Whether there was room for everything.
+    pub fn check(&self) -> Result<(), ModelFailure> {
+        if self.too_many { Err(malformed(&format!("more than {MAX_BLOCKS} blocks"))) } else { Ok(()) }
     }
 
     /// Whether a tool is called.
@@ -135,5 +170,35 @@ impl Blocks {
     /// The chunks that are ready.
     pub fn take(&mut self) -> Vec<Chunk> {
         std::mem::take(&mut self.out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_without_end_are_a_failure() {
+        let mut blocks = Blocks::default();
+        for _ in 0..=MAX_BLOCKS {
+            let index = blocks.open_call();
+            blocks.call(index, "c", "t", "{}");
+            blocks.close(index);
+        }
+        blocks.finish(FinishReason::ToolCalls);
+        let out = blocks.take();
+        let ends = out.iter().filter(|chunk| matches!(chunk, Chunk::BlockEnd { .. })).count();
+        assert_eq!(ends, MAX_BLOCKS as usize);
+        let message = "the provider sent more than 4096 blocks".to_owned();
+        let failure = Failure { code: "malformed-response".into(), message };
+        assert_eq!(out.last(), Some(&Chunk::Finish { reason: FinishReason::Error(failure) }));
+    }
+
+    #[test]
+    fn a_reason_that_nobody_knows_is_short() {
+        let mut blocks = Blocks::default();
+        blocks.finish(FinishReason::Other("ä".repeat(MAX_WORD_CHARS + 1)));
+        let reason = FinishReason::Other("ä".repeat(MAX_WORD_CHARS));
+        assert_eq!(blocks.take(), [Chunk::Finish { reason }]);
     }
 }

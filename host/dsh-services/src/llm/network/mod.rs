@@ -136,7 +136,8 @@ impl Model for NetworkModel {
         let protocol = protocol(self.provider.config.kind);
         protocol.check(&self.target, &request)?;
         let body = self.body(&request);
-        answer::stream(self.provider.clone(), &self.target.model, body, protocol.decoder(&self.target)).await
+        let answer = answer::stream(self.provider.clone(), &self.target.model, body, protocol.decoder(&self.target));
+        answer.await.map_err(|failure| self.provider.clean(failure))
     }
 }
 
@@ -151,4 +152,13 @@ pub(super) fn keep(provider: &str, members: Map<String, Value>) -> Value {
 pub(super) fn kept<'a>(opaque: Option<&'a Value>, provider: &str) -> Option<&'a Map<String, Value>> {
     let members = opaque?.as_object()?;
     (members.get(KEPT_FOR)?.as_str()? == provider).then_some(members)
+}
+
+/// A block that only its provider and its sender know, without what another provider keeps in it.
+pub(super) fn without_opaque(value: &Value) -> Value {
+    let mut value = value.clone();
+    if let Some(members) = value.as_object_mut() {
+        members.shift_remove("opaque");
+    }
+    value
 }

@@ -9,7 +9,7 @@ use dsh_seam::cost::Cost;
 use dsh_seam::message::{Chunk, FinishReason, Usage};
 use serde_json::{Map, Value};
 
-use super::super::network::blocks::Blocks;
+use super::super::network::blocks::{Blocks, MAX_BLOCKS};
 use super::super::network::error::{self, empty, malformed};
 use super::super::network::piece::{document, piece};
 use super::super::network::sse::Event;
@@ -104,6 +104,7 @@ impl Decode for Decoder {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), ModelFailure> {
+        self.blocks.check()?;
         let data = event.data.trim();
         if self.over || data.is_empty() {
             return Ok(());
@@ -226,6 +227,11 @@ impl Decoder {
     }
 
     fn add(&mut self, id: &str, place: Option<u64>) -> usize {
+        if self.items.len() >= MAX_BLOCKS as usize {
+            // The answer is refused as a whole; what is added to which of them does not count any more.
+            self.blocks.overflow();
+            return self.items.len() - 1;
+        }
         self.items.push(Item { id: id.to_owned(), place, is_open: true, parts: Vec::new() });
         self.items.len() - 1
     }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::super::network::body::{Body, arguments, extra, joined};
-use super::super::network::{Target, kept};
+use super::super::network::{Target, kept, without_opaque};
 
 /// Members that `extra` cannot replace: the adapter could not read the answer, or would send another conversation.
 pub(super) const RESERVED: [&str; 7] =
@@ -207,7 +207,7 @@ fn part(block: &ContentBlock) -> Option<Value> {
     match block {
         ContentBlock::Text(block) => Some(input_text(&block.text)),
         ContentBlock::Image(block) => Some(image(block)),
-        ContentBlock::Other(value) => Some(value.clone()),
+        ContentBlock::Other(value) => Some(without_opaque(value)),
         ContentBlock::Reasoning(_) | ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_) => None,
     }
 }
