@@ -60,7 +60,7 @@ impl<'a> ModelRef<'a> {
             let known = [ECHO, "script"]
                 .into_iter()
                 .chain(BUILT_IN.iter().map(|known| known.name))
-                .chain(configured.iter().copied());
+                .chain(configured.iter().copied().filter(|name| BUILT_IN.iter().all(|known| known.name != *name)));
             let hint = names::hint(provider, known.collect::<Vec<_>>());
             return Err(Stop::usage(format!("unknown provider `{provider}` in the model `{text}`")).hint(hint));
         }
@@ -118,10 +118,14 @@ mod tests {
     #[test]
     fn wrong_models_get_the_nearest_provider() {
         let check = |text: &str, expect: &str| {
-            assert_eq!(ModelRef::parse(text, &["local"]).expect_err(text).to_string(), expect);
+            assert_eq!(ModelRef::parse(text, &["openai", "local"]).expect_err(text).to_string(), expect);
         };
         check("opnai/gpt", "error: unknown provider `opnai` in the model `opnai/gpt`\nhint: did you mean `openai`?");
         check("ecko", "error: unknown provider `ecko` in the model `ecko`\nhint: did you mean `echo`?");
+        check(
+            "zzz/m",
+            "error: unknown provider `zzz` in the model `zzz/m`\nhint: there is `echo`, `script`, `openai`, `anthropic`, `deepseek`, `compatible`, `local`",
+        );
         check("openai/", "error: the model `openai/` names only a provider\nhint: write `openai/MODEL`");
         check("script:", "error: the model `script:` needs a file\nhint: write `script:FILE` or `script:FILE#LINE`");
         check("script:s#0", "error: `#0` is no line of a script; lines count from 1");

@@ -44,6 +44,10 @@ const MAX_ANSWER_BYTES: usize = 256 << 20;
 /// The encodings that a server may use (the registry of RFC 9110, 16.6), but for the one that is read.
 const ENCODINGS: [&str; 5] = ["br", "compress", "dcb", "deflate", "zstd"];
 
+/// How long the last chunk is held back while the end of the body is not there: it comes with the last event or right behind it, and a
+/// request that finds its connection again saves more than this.
+const END_GRACE: Duration = Duration::from_millis(5);
+
 /// How long, and how far, the end of a body is looked for behind an answer that is whole, so that its connection can be used again.
 const DRAIN: Duration = Duration::from_secs(1);
 const MAX_DRAINED_BYTES: usize = 64 << 10;
@@ -152,6 +156,9 @@ impl Answer {
     async fn next(&mut self) -> Option<Result<Chunk, ModelFailure>> {
         loop {
             if let Some(item) = self.ready.pop_front() {
+                if self.ready.is_empty() && self.decoder.is_over() {
+                    self.look_for_the_end().await;
+                }
                 return Some(item.map_err(|failure| self.provider.clean(failure)));
             }
             if self.decoder.is_over() {
@@ -171,6 +178,15 @@ impl Answer {
                 }
             };
             self.hand_over(read);
+        }
+    }
+
+    /// Reads what is there behind the last event, so that the next request finds the connection free.
+    async fn look_for_the_end(&mut self) {
+        if let Some(body) = &mut self.body
+            && timeout(END_GRACE, async { while let Some(Ok(_)) = body.next().await {} }).await.is_ok()
+        {
+            self.body = None;
         }
     }
 
@@ -362,10 +378,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_of_an_answer_is_not_waited_for() {
+    async fn the_end_of_an_answer_is_waited_for_for_a_moment() {
         let end = r#"{"type":"block-end","index":0,"block":{"type":"text","text":"x"}}"#;
         let whole = format!("{START} {end} {{\"type\":\"finish\",\"reason\":\"stop\"}}");
-        check(vec![(10, PIECE), (10, FINISH), (10, "data: [DONE]\n\n")], &whole, 30).await;
+        check(vec![(10, PIECE), (10, FINISH), (10, "data: [DONE]\n\n")], &whole, 35).await;
         // Without the word for the end: counts may still come, for a moment.
         check(vec![(10, PIECE), (10, FINISH)], &whole, 420).await;
         check(vec![(10, PIECE), (10, FINISH), (100, ": ping\n")], &whole, 520).await;
