@@ -22,6 +22,9 @@ const LATE: usize = 45;
 /// A command that prints 20 KB.
 const GROWS: &str = "head -c 20000 /dev/zero | tr '\\\\0' x";
 
+/// The folder that the program works in.
+const WORKSPACE: &str = "work";
+
 /// What begins a request in the stream of events.
 const SENT: &str = r#"{"type":"request/sent""#;
 
@@ -58,7 +61,8 @@ fn run(places: &Places, home: &Path, noops: usize) -> Fallible<Run> {
     }
     command.args(["--plugin", "shell", "--grant", "shell=process", "--approve", "allow", "--max-steps", "0"]);
     command.args(["--model", "script:script.jsonl", "--output", "jsonl", "go"]);
-    command.current_dir(home).env("DSH_HOME", home.join("home")).stdin(Stdio::null());
+    // Beside the workspace: what a plugin may write is no place for compiled code, and nothing would be kept.
+    command.current_dir(home.join(WORKSPACE)).env("DSH_HOME", home.join("home")).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let start = Instant::now();
     let mut child = command.spawn()?;
@@ -83,7 +87,8 @@ fn run(places: &Places, home: &Path, noops: usize) -> Fallible<Run> {
 
 pub async fn rows(places: &Places) -> Rows {
     let home = tempfile::tempdir()?;
-    let script_file = home.path().join("script.jsonl");
+    let script_file = home.path().join(WORKSPACE).join("script.jsonl");
+    std::fs::create_dir(home.path().join(WORKSPACE))?;
     std::fs::write(&script_file, script("true", STEPS))?;
     // Compiles the plugins into the cache.
     run(places, home.path(), FIVE)?;
