@@ -6,22 +6,18 @@ use std::sync::Arc;
 
 use dsh_seam::llm::ModelRequest;
 use dsh_seam::message::{
-    ContentBlock, ImageBlock, ImageSource, Message, ResultBlock, Role, Sampling, ToolCall, ToolResult, ToolSchema,
-    result_text,
+    ContentBlock, ImageBlock, Message, ResultBlock, Role, Sampling, ToolCall, ToolResult, ToolSchema, result_text,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::super::network::body::{Body, arguments, extra};
+use super::super::network::body::{Body, arguments, complete, extra, image_url};
 use super::super::network::{Target, kept, without_opaque};
 use super::super::provider::{ProviderKind, SendReasoning, SystemRole};
 use super::written::{Draft, Written};
 
 /// Members that `extra` cannot replace: the adapter could not read the answer, or would send another conversation.
 pub(super) const RESERVED: [&str; 4] = ["model", "messages", "stream", "tools"];
-
-/// What an image without a type most probably is.
-const DEFAULT_IMAGE_TYPE: &str = "image/png";
 
 /// The model of DeepSeek that does not think unless it is told to.
 const DEEPSEEK_CHAT: &str = "deepseek-chat";
@@ -35,7 +31,7 @@ pub(super) fn body(target: &Target, request: &ModelRequest) -> Vec<u8> {
     let frame = frame(target, &request.sampling, !request.tools.is_empty());
     let reasoning = wants_reasoning(target, &frame, !request.tools.is_empty());
     let tools = (!request.tools.is_empty()).then(|| {
-        let strict = !omits(target, "strict");
+        let strict = !target.omits("strict");
         target.tools.get(&target.dialect, &request.tools, |tools| written_tools(tools, strict))
     });
     let messages: Vec<(Role, Arc<str>)> = request
@@ -98,19 +94,8 @@ fn frame(target: &Target, sampling: &Sampling, tools: bool) -> Map<String, Value
         };
         frame.insert("tool_choice".into(), choice);
     }
-    for (name, value) in extra(&known.extra_body, &sampling.extra, &RESERVED) {
-        match value {
-            // A way to take away what is there.
-            Value::Null => drop(frame.shift_remove(&name)),
-            value => drop(frame.insert(name, value)),
-        }
-    }
-    frame.retain(|name, _| RESERVED.contains(&name.as_str()) || !omits(target, name));
+    complete(&mut frame, extra(&known.extra_body, &sampling.extra, &RESERVED), target, &RESERVED);
     frame
-}
-
-fn omits(target: &Target, name: &str) -> bool {
-    target.known.omit.iter().any(|omitted| omitted == name)
 }
 
 fn system_role(target: &Target) -> SystemRole {
@@ -263,13 +248,7 @@ fn spoken(blocks: &[&ContentBlock]) -> String {
 }
 
 fn image(block: &ImageBlock) -> Value {
-    let url = match &block.source {
-        ImageSource::Url(url) => url.clone(),
-        ImageSource::Data(data) => {
-            format!("data:{};base64,{data}", block.mime_type.as_deref().unwrap_or(DEFAULT_IMAGE_TYPE))
-        }
-    };
-    json!({ "type": "image_url", "image_url": { "url": url } })
+    json!({ "type": "image_url", "image_url": { "url": image_url(block) } })
 }
 
 /// A message of the model. One that has nothing for this provider is not sent.
@@ -340,6 +319,7 @@ mod tests {
     use super::super::super::provider::{ModelConfig, ProviderConfig};
     use super::super::super::support::request;
     use super::*;
+    use dsh_seam::message::ImageSource;
     use dsh_seam::message::ReasoningBlock;
 
     fn conversation() -> Vec<Message> {

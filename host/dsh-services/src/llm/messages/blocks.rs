@@ -11,6 +11,7 @@ use dsh_seam::message::{
 };
 use serde_json::{Map, Value, json};
 
+use super::super::network::body::image_type;
 use super::super::network::{keep, kept};
 use super::frame::cache_control;
 
@@ -20,9 +21,6 @@ const SIGNATURE: &str = "signature";
 const REDACTED: &str = "redacted";
 const CITATIONS: &str = "citations";
 const BLOCK: &str = "block";
-
-/// What an image without a type most probably is.
-const DEFAULT_IMAGE_TYPE: &str = "image/png";
 
 /// Said for a tool that failed without a word: an error must have one.
 const FAILED: &str = "the tool failed and said nothing";
@@ -169,8 +167,7 @@ fn other(value: &Value, provider: &str) -> Option<Value> {
 fn image(block: &ImageBlock) -> Value {
     let source = match &block.source {
         ImageSource::Data(data) => {
-            let kind = block.mime_type.as_deref().unwrap_or(DEFAULT_IMAGE_TYPE);
-            json!({ "type": "base64", "media_type": kind, "data": data })
+            json!({ "type": "base64", "media_type": image_type(block), "data": data })
         }
         ImageSource::Url(url) => match url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) {
             Some((kind, data)) => json!({ "type": "base64", "media_type": kind, "data": data }),

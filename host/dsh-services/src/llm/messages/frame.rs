@@ -7,7 +7,7 @@ use dsh_seam::message::ToolSchema;
 use serde_json::{Map, Value, json};
 
 use super::super::network::Target;
-use super::super::network::body::extra;
+use super::super::network::body::{complete, extra};
 use super::super::provider::{PromptCache, ThinkingForm};
 use super::blocks;
 
@@ -48,13 +48,8 @@ pub(super) fn frame(target: &Target, request: &ModelRequest) -> Map<String, Valu
         frame.insert("tool_choice".into(), choice);
     }
     system(&mut frame, target, request);
-    frame.extend(more);
-    frame.retain(|name, value| RESERVED.contains(&&**name) || !(value.is_null() || omits(target, name)));
+    complete(&mut frame, more, target, &RESERVED);
     frame
-}
-
-fn omits(target: &Target, name: &str) -> bool {
-    target.known.omit.iter().any(|omitted| omitted == name)
 }
 
 /// Who says what of the prompt is kept.
@@ -168,7 +163,7 @@ pub(super) fn tools(target: &Target, request: &ModelRequest) -> Option<Arc<str>>
         let list: Value = names.iter().map(named).collect();
         return (!names.is_empty()).then(|| list.to_string().into());
     }
-    let strict = !omits(target, "strict");
+    let strict = !target.omits("strict");
     let write = |tools: &[ToolSchema]| tools.iter().map(|schema| tool(schema, strict)).collect::<Value>().to_string();
     Some(target.tools.get(&target.dialect, &request.tools, write))
 }

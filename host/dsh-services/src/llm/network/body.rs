@@ -6,8 +6,11 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use dsh_seam::message::{ImageBlock, ImageSource};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
+
+use super::Target;
 
 /// What stands between frame, tools and messages and around them, in bytes, for the first allocation.
 const ROOM_BETWEEN: usize = 128;
@@ -98,6 +101,39 @@ pub(in super::super) fn extra<'a>(
     own.chain(request)
         .filter(|(name, _)| !reserved.contains(&name.as_str()))
         .map(|(name, value)| (name.clone(), value.clone()))
+}
+
+/// Puts `more` into a frame, where it wins over what is there and `null` takes a member away, and leaves out what the configuration does
+/// not want sent. What is `reserved` stays.
+pub(in super::super) fn complete(
+    frame: &mut Map<String, Value>,
+    more: impl IntoIterator<Item = (String, Value)>,
+    target: &Target,
+    reserved: &[&str],
+) {
+    for (name, value) in more {
+        match value {
+            Value::Null => drop(frame.shift_remove(&name)),
+            value => drop(frame.insert(name, value)),
+        }
+    }
+    frame.retain(|name, _| reserved.contains(&name.as_str()) || !target.omits(name));
+}
+
+/// What an image without a type most probably is.
+const DEFAULT_IMAGE_TYPE: &str = "image/png";
+
+/// The type of an image that is sent as data.
+pub(in super::super) fn image_type(block: &ImageBlock) -> &str {
+    block.mime_type.as_deref().unwrap_or(DEFAULT_IMAGE_TYPE)
+}
+
+/// Where an image is, or all of it as a URL.
+pub(in super::super) fn image_url(block: &ImageBlock) -> String {
+    match &block.source {
+        ImageSource::Url(url) => url.clone(),
+        ImageSource::Data(data) => format!("data:{};base64,{data}", image_type(block)),
+    }
 }
 
 #[cfg(test)]

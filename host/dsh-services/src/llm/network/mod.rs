@@ -100,6 +100,11 @@ impl Target {
         let dialect = format!("{}/{}/{model}", provider.kind.as_str(), provider.name).into();
         Self { provider, model: model.to_owned(), known, dialect, tools: Arc::default() }
     }
+
+    /// Whether the configuration says that a member is not sent.
+    pub fn omits(&self, name: &str) -> bool {
+        self.known.omit.iter().any(|omitted| omitted == name)
+    }
 }
 
 /// The protocol of a kind of provider.

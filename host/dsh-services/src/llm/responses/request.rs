@@ -5,20 +5,17 @@ use std::sync::Arc;
 
 use dsh_seam::llm::ModelRequest;
 use dsh_seam::message::{
-    ContentBlock, ImageBlock, ImageSource, Message, ResultBlock, Role, Sampling, ToolResult, ToolSchema, result_text,
+    ContentBlock, ImageBlock, Message, ResultBlock, Role, Sampling, ToolResult, ToolSchema, result_text,
 };
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::super::network::body::{Body, arguments, extra, joined};
+use super::super::network::body::{Body, arguments, complete, extra, image_url, joined};
 use super::super::network::{Target, kept, without_opaque};
 
 /// Members that `extra` cannot replace: the adapter could not read the answer, or would send another conversation.
 pub(super) const RESERVED: [&str; 7] =
     ["model", "input", "stream", "tools", "background", "conversation", "previous_response_id"];
-
-/// What an image without a type most probably is.
-const DEFAULT_IMAGE_TYPE: &str = "image/png";
 
 /// Bytes of the name under which a provider may look for cached prompts: enough that no two agents share one.
 const CACHE_KEY_BYTES: usize = 12;
@@ -32,7 +29,7 @@ pub(super) const PHASE: &str = "phase";
 /// The request as Responses wants it.
 pub(super) fn body(target: &Target, request: &ModelRequest) -> Vec<u8> {
     let tools = (!request.tools.is_empty()).then(|| {
-        let strict = !omits(target, "strict");
+        let strict = !target.omits("strict");
         let write = |tools: &[ToolSchema]| Value::from_iter(tools.iter().map(|one| tool(one, strict))).to_string();
         target.tools.get(&target.dialect, &request.tools, write)
     });
@@ -79,19 +76,8 @@ fn frame(target: &Target, request: &ModelRequest) -> Map<String, Value> {
     if !text.is_empty() {
         frame.insert("text".into(), text.into());
     }
-    for (name, value) in more {
-        match value {
-            // A way to take away what is there.
-            Value::Null => drop(frame.shift_remove(&name)),
-            value => drop(frame.insert(name, value)),
-        }
-    }
-    frame.retain(|name, _| RESERVED.contains(&name.as_str()) || !omits(target, name));
+    complete(&mut frame, more, target, &RESERVED);
     frame
-}
-
-fn omits(target: &Target, name: &str) -> bool {
-    target.known.omit.iter().any(|omitted| omitted == name)
 }
 
 /// The same for all requests of an agent, and says nothing about its session.
@@ -234,13 +220,7 @@ fn input_text(text: &str) -> Value {
 }
 
 fn image(block: &ImageBlock) -> Value {
-    let url = match &block.source {
-        ImageSource::Url(url) => url.clone(),
-        ImageSource::Data(data) => {
-            format!("data:{};base64,{data}", block.mime_type.as_deref().unwrap_or(DEFAULT_IMAGE_TYPE))
-        }
-    };
-    json!({ "type": "input_image", "detail": "auto", "image_url": url })
+    json!({ "type": "input_image", "detail": "auto", "image_url": image_url(block) })
 }
 
 #[cfg(test)]
@@ -249,6 +229,7 @@ mod tests {
     use super::super::super::provider::{ModelConfig, ProviderConfig, ProviderKind};
     use super::super::super::support::{request, request_of};
     use super::*;
+    use dsh_seam::message::ImageSource;
     use dsh_seam::message::{ReasoningBlock, TextBlock, ToolCall};
 
     fn target(every_model: ModelConfig) -> Target {
